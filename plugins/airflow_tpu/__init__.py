@@ -1,0 +1,3 @@
+"""Train on the Cloud TPUs of a TPU Research Cloud grant, from Apache Airflow."""
+
+__version__ = "0.1.0"

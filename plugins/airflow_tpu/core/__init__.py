@@ -1,0 +1,1 @@
+"""Pure decisions: no Airflow, no Google client, no SSH; everything here is a function of its arguments."""

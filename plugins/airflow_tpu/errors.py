@@ -1,0 +1,313 @@
+"""Every error of the package, and whether a retry helps.
+
+The tree is the retry policy: :mod:`airflow_tpu.retry` builds Airflow's rules from the marks below, so a new
+leaf decides its own fate. *never* fails the task at once, *soon* re-creates or re-attaches without delay,
+*later* waits first. Infrastructure errors draw on the preemption budget, code errors on the code budget.
+
+::
+
+    TPUError
+    ├── ConfigError                never   a field of the form, the grant or a connection is wrong
+    │   └── GrantError             never
+    │       ├── GrantViolation             the request fits no allowance
+    │       ├── GrantExpired               the term is over, or ends before the run would
+    │       └── GrantUnknown               the grant or the live inventory could not be read
+    ├── CloudError
+    │   ├── StockOut           later       no capacity in the zone
+    │   ├── QuotaExceeded      later       something (perhaps a dead queued resource) holds the quota
+    │   ├── QuotaZero          never       the project has no quota of that name at all
+    │   ├── NotOffered         never       the zone has no such type, runtime version or tier
+    │   ├── AccessDenied       never       IAM, API not enabled, zone not open, billing account
+    │   ├── RateLimited        later
+    │   ├── TransientError     soon        503, 13, deadline, connection reset
+    │   ├── NameTaken          never       the name belongs to somebody else
+    │   ├── ResourceNotFound   never       the API does not know the resource (usually caught: a lost TPU)
+    │   └── TPULost            soon
+    │       ├── TPUPreempted
+    │       ├── TPUMaintenance
+    │       └── TPUVanished                deleted by someone else, or unknown to the API
+    ├── RemoteError
+    │   ├── ConnectionFailed   soon        third outcome beside success and failure: ask the TPU's state
+    │   ├── HostKeyMismatch    never
+    │   ├── LoginRefused       soon        inside the boot window a key may still be on its way
+    │   ├── ProtocolMismatch   never
+    │   ├── AcceleratorMissing soon        exit 69: the promised TPU did not initialise
+    │   ├── RunInterrupted     soon        exit 75, 76, or a signal while the TPU was being taken away
+    │   ├── StorageUnreachable soon        exit 74
+    │   ├── RunStalled         soon
+    │   └── RunFailed          never       the user's code: exit status and last lines
+    ├── DeadlineExceeded       never
+    ├── ArtifactError
+    │   ├── NothingProduced    never
+    │   ├── ChecksumMismatch   soon
+    │   └── UploadIncomplete   soon
+    └── LedgerError
+        ├── LeaseHeld          never       another DAG run holds this prefix
+        └── LeaseLost          never       a newer attempt has taken the lease over
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class Retry(enum.Enum):
+    """Whether trying again helps, and when."""
+
+    NEVER = "never"
+    SOON = "soon"
+    LATER = "later"
+
+
+class Budget(enum.Enum):
+    """Which budget a retry draws on."""
+
+    CODE = "code"
+    INFRASTRUCTURE = "infrastructure"
+
+
+class TPUError(Exception):
+    """Root of the tree; the message says what happened, to what, what it costs and what to do next."""
+
+    retry: ClassVar[Retry] = Retry.NEVER
+    budget: ClassVar[Budget] = Budget.CODE
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One wrong value: which field, what it was, what is allowed, and the nearest valid choice.
+
+    :param field: name of the field as the form, the grant file or the connection shows it.
+    :param value: the value as given.
+    :param problem: what is wrong with it, in a few words.
+    :param allowed: the valid values, empty when they cannot be listed.
+    :param nearest: the valid value closest to the given one, None when there is none.
+    """
+
+    field: str
+    value: object
+    problem: str
+    allowed: tuple[str, ...] = ()
+    nearest: str | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.field} = {self.value!r}: {self.problem}"
+        if self.allowed:
+            text += f"; allowed: {', '.join(self.allowed)}"
+        if self.nearest is not None:
+            text += f"; nearest: {self.nearest}"
+        return text
+
+
+class ConfigError(TPUError):
+    """Bad input, found before anything was created.
+
+    :param faults: all of them, never only the first.
+    :param subject: what was being checked.
+    """
+
+    def __init__(self, faults: tuple[Fault, ...] | list[Fault], subject: str = "the configuration") -> None:
+        self.faults = tuple(faults)
+        self.subject = subject
+        lines = "\n".join(f"  - {fault}" for fault in self.faults)
+        super().__init__(f"{subject} has {len(self.faults)} fault(s); nothing was created:\n{lines}")
+
+
+class GrantError(ConfigError):
+    """The grant does not allow this."""
+
+
+class GrantViolation(GrantError):
+    """The request fits no allowance of the grant."""
+
+
+class GrantExpired(GrantError):
+    """The grant's term is over, or ends before the planned end of the run."""
+
+
+class GrantUnknown(GrantError):
+    """The grant, or what is alive in the project, could not be read; unknown is never counted as free."""
+
+
+class CloudError(TPUError):
+    """Cloud TPU refused or failed a request.
+
+    :param message: the whole text, as a person should read it.
+    :param reason: ``ErrorInfo.reason`` of Google's answer where there is one.
+    """
+
+    budget = Budget.INFRASTRUCTURE
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
+class StockOut(CloudError):
+    """No capacity in the zone."""
+
+    retry = Retry.LATER
+
+
+class QuotaExceeded(CloudError):
+    """The quota is in use; dead queued resources count until they are deleted."""
+
+    retry = Retry.LATER
+
+
+class QuotaZero(CloudError):
+    """The project has no quota of this name: the configuration is not in the grant."""
+
+
+class NotOffered(CloudError):
+    """The zone does not offer this type, runtime version or tier."""
+
+
+class AccessDenied(CloudError):
+    """IAM, a disabled API, a closed zone or the billing account."""
+
+
+class RateLimited(CloudError):
+    """Too many requests per minute."""
+
+    retry = Retry.LATER
+
+
+class TransientError(CloudError):
+    """The API stumbled; the same request may succeed."""
+
+    retry = Retry.SOON
+
+
+class NameTaken(CloudError):
+    """A resource of this name exists and is not ours."""
+
+
+class ResourceNotFound(CloudError):
+    """The API does not know the resource."""
+
+
+class TPULost(CloudError):
+    """The TPU is gone or going; what was not in GCS is lost with it."""
+
+    retry = Retry.SOON
+
+
+class TPUPreempted(TPULost):
+    """Google took the TPU back."""
+
+
+class TPUMaintenance(TPULost):
+    """A maintenance event ended the TPU."""
+
+
+class TPUVanished(TPULost):
+    """Somebody deleted the TPU, or the API no longer knows it."""
+
+
+class RemoteError(TPUError):
+    """Something on the way to, or on, the TPU VM."""
+
+    budget = Budget.INFRASTRUCTURE
+
+
+class ConnectionFailed(RemoteError):
+    """No SSH connection, or it was lost: neither success nor failure of the run."""
+
+    retry = Retry.SOON
+
+
+class HostKeyMismatch(RemoteError):
+    """The worker's host key is not the one pinned for this incarnation."""
+
+
+class LoginRefused(RemoteError):
+    """The worker does not accept the key (yet)."""
+
+    retry = Retry.SOON
+
+
+class ProtocolMismatch(RemoteError):
+    """The runner on the worker speaks another version."""
+
+
+class AcceleratorMissing(RemoteError):
+    """Exit 69: the promised TPU is missing or did not initialise."""
+
+    retry = Retry.SOON
+
+
+class RunInterrupted(RemoteError):
+    """The run was stopped from outside; a checkpoint may exist."""
+
+    retry = Retry.SOON
+
+
+class StorageUnreachable(RemoteError):
+    """Exit 74: the script could not reach its storage."""
+
+    retry = Retry.SOON
+
+
+class RunStalled(RemoteError):
+    """No progress for too long."""
+
+    retry = Retry.SOON
+
+
+class RunFailed(RemoteError):
+    """The user's code failed.
+
+    :param message: how it ended, in words.
+    :param exit_code: exit status, None when a signal ended it.
+    :param tail: the last lines of its log.
+    """
+
+    budget = Budget.CODE
+
+    def __init__(self, message: str, exit_code: int | None = None, tail: str = "") -> None:
+        self.exit_code = exit_code
+        self.tail = tail
+        super().__init__(f"{message}\n{tail}" if tail else message)
+
+
+class DeadlineExceeded(TPUError):
+    """The run's deadline has passed."""
+
+
+class ArtifactError(TPUError):
+    """What the run produced is missing, incomplete or damaged."""
+
+    budget = Budget.INFRASTRUCTURE
+
+
+class NothingProduced(ArtifactError):
+    """The run ended well and left no artifact."""
+
+    budget = Budget.CODE
+
+
+class ChecksumMismatch(ArtifactError):
+    """An object in the bucket differs from what was sent."""
+
+    retry = Retry.SOON
+
+
+class UploadIncomplete(ArtifactError):
+    """Some objects did not arrive."""
+
+    retry = Retry.SOON
+
+
+class LedgerError(TPUError):
+    """The lease or the ledger could not be kept."""
+
+
+class LeaseHeld(LedgerError):
+    """Another DAG run holds the lease on this prefix."""
+
+
+class LeaseLost(LedgerError):
+    """A newer attempt has taken the lease over."""

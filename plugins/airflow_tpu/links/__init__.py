@@ -1,0 +1,1 @@
+"""Buttons in the Airflow UI."""

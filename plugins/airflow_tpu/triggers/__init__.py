@@ -1,0 +1,1 @@
+"""Asynchronous waits that hold no worker slot."""
