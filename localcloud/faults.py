@@ -1,0 +1,149 @@
+"""Faults as scripted data: where, when and how often something goes wrong.
+
+A fault waits at a *point* (a named place in the local cloud) for attributes that match, is used up one time after the
+other, and can tell at the end whether it was used at all: a test whose fault never struck has proved nothing.
+
+=================  =================================  ==========================================================
+point              attributes                         params
+=================  =================================  ==========================================================
+``tpu.call``       method, name                       action error | lose-response | delay | hang
+``tpu.operation``  verb, target                       action error (after) | never | slow
+``tpu.zone``       zone, method                       action unreachable
+``node.timeline``  node, zone                         preempt_after | preempt_at_step | maintenance_after | ...
+``queued.timeline`` queued, zone                      wait | fail
+``vm.ssh``         node, worker                       refuse_seconds | key_late_seconds | rotate_host_key | ...
+``gcs.request``    method, bucket, object, op         action 503 | 429 | 403 | abort | lose-response | delay
+=================  =================================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+POINTS = frozenset(
+    {"tpu.call", "tpu.operation", "tpu.zone", "node.timeline", "queued.timeline", "vm.ssh", "gcs.request"}
+)
+_KEYS = frozenset({"id", "point", "match", "times", "after", "params"})
+
+
+class FaultSpecError(ValueError):
+    """A fault was written in a way that could never strike; the message lists every fault of the fault."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One scripted fault.
+
+    :param id: its name in reports.
+    :param point: where it waits; one of :data:`POINTS`.
+    :param match: attribute name to pattern (``fnmatch``, case matters); an attribute not named matches anything.
+    :param times: how many matching events it spoils.
+    :param after: how many matching events it lets pass first.
+    :param params: what it does; the point defines the keys.
+    """
+
+    id: str
+    point: str
+    match: Mapping[str, str]
+    times: int
+    after: int
+    params: Mapping[str, Any]
+
+    def matches(self, point: str, attributes: Mapping[str, str]) -> bool:
+        """Return whether this fault concerns an event at ``point`` with these attributes."""
+        if point != self.point:
+            return False
+        return all(fnmatchcase(attributes.get(name, ""), pattern) for name, pattern in self.match.items())
+
+    @classmethod
+    def parse(cls, spec: Mapping[str, Any], default_id: str) -> Fault:
+        """Read the JSON form.
+
+        :raises FaultSpecError: with every mistake in it.
+        """
+        problems = _problems(spec)
+        if problems:
+            raise FaultSpecError("; ".join(problems))
+        match = {str(name): str(pattern) for name, pattern in spec.get("match", {}).items()}
+        params = dict(spec.get("params", {}))
+        return cls(
+            str(spec.get("id", default_id)), spec["point"], match, spec.get("times", 1), spec.get("after", 0), params
+        )
+
+
+def _problems(spec: Mapping[str, Any]) -> list[str]:
+    found = [f"unknown key {key!r} (known: {', '.join(sorted(_KEYS))})" for key in sorted(set(spec) - _KEYS)]
+    if spec.get("point") not in POINTS:
+        found.append(f"unknown point {spec.get('point')!r} (known: {', '.join(sorted(POINTS))})")
+    for key, least in (("times", 1), ("after", 0)):
+        value = spec.get(key, least)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            found.append(f"{key} must be a whole number of at least {least}, got {value!r}")
+    for key in ("match", "params"):
+        if not isinstance(spec.get(key, {}), Mapping):
+            found.append(f"{key} must be an object, got {spec[key]!r}")
+    return found
+
+
+@dataclass
+class _Entry:
+    fault: Fault
+    skipped: int = 0
+    used: int = 0
+
+
+class FaultBook:
+    """All faults of one local cloud; safe to use from several threads (the storage server and tests share it)."""
+
+    def __init__(self) -> None:
+        self._entries: list[_Entry] = []
+        self._lock = threading.Lock()
+
+    def add(self, spec: Mapping[str, Any]) -> str:
+        """Add one fault from its JSON form and return its id.
+
+        :raises FaultSpecError: if the spec is malformed or its id is taken.
+        """
+        with self._lock:
+            fault = Fault.parse(spec, f"fault-{len(self._entries) + 1}")
+            if any(entry.fault.id == fault.id for entry in self._entries):
+                raise FaultSpecError(f"a fault with id {fault.id!r} exists already")
+            self._entries.append(_Entry(fault))
+            return fault.id
+
+    def take(self, point: str, **attributes: str) -> Fault | None:
+        """Return the first live fault that concerns this event and use it once, or ``None``.
+
+        A matching fault that still has events to let pass counts this one and steps aside for the next fault.
+        """
+        with self._lock:
+            for entry in self._entries:
+                if entry.used >= entry.fault.times or not entry.fault.matches(point, attributes):
+                    continue
+                if entry.skipped < entry.fault.after:
+                    entry.skipped += 1
+                    continue
+                entry.used += 1
+                return entry.fault
+        return None
+
+    def report(self) -> list[dict[str, Any]]:
+        """Return one row per fault: ``id``, ``point``, ``times``, ``used``."""
+        with self._lock:
+            return [
+                {"id": entry.fault.id, "point": entry.fault.point, "times": entry.fault.times, "used": entry.used}
+                for entry in self._entries
+            ]
+
+    def unused(self) -> list[str]:
+        """Return the ids of the faults that are not wholly used up."""
+        return [row["id"] for row in self.report() if row["used"] < row["times"]]
+
+    def clear(self) -> None:
+        """Forget every fault."""
+        with self._lock:
+            self._entries.clear()
