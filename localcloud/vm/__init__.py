@@ -1,0 +1,1 @@
+"""TPU VMs of the local cloud: a real SSH server per worker, and a process tree that dies as a whole."""

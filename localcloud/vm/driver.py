@@ -1,0 +1,41 @@
+"""The one door to TPU VMs: :func:`choose_driver`, and the shapes that its callers need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from localcloud.vm.model import (
+    TIERS,
+    SSHKey,
+    SurvivorsLeft,
+    TierUnavailable,
+    VMDriver,
+    VMError,
+    Worker,
+    WorkerGone,
+    WorkerSpec,
+)
+
+__all__ = [
+    "TIERS",
+    "SSHKey",
+    "SurvivorsLeft",
+    "TierUnavailable",
+    "VMDriver",
+    "VMError",
+    "Worker",
+    "WorkerGone",
+    "WorkerSpec",
+    "choose_driver",
+]
+
+
+async def choose_driver(tier: str, port: int, root: Path) -> VMDriver:
+    """Returns a driver of the named tier, or with ``auto`` of the strongest one that works on this machine.
+
+    :param tier: ``auto`` or one of :data:`TIERS`.
+    :param port: SSH port of all workers; 0 lets the driver pick a free one.
+    :param root: directory for the driver's own files.
+    :raises TierUnavailable: when the tier (any tier, with ``auto``) does not work here; the text says why.
+    """
+    raise TierUnavailable(f"tier {tier} is not built yet (port {port}, {root})")
