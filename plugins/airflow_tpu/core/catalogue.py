@@ -1,0 +1,170 @@
+"""What Cloud TPU offers: types, zones, list prices and runtime versions, from three CSV files.
+
+The figures and their sources are in ``include/catalogue``. Spot prices move, so every price carries the place
+and the day it was read.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+from airflow_tpu.core.tpu import Tier
+
+_TYPE_NAME = re.compile(r"(v2|v3|v4|v5p|v5litepod|v6e)-([1-9][0-9]{0,5})")
+_GENERATIONS = {"v5litepod": "v5e"}
+_COUNTS_CORES = frozenset({"v2", "v3", "v4", "v5p"})
+GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e")
+
+
+@dataclass(frozen=True)
+class AcceleratorType:
+    """One slice size of one TPU generation.
+
+    :param name: Google's name, such as ``v5litepod-8``.
+    :param generation: such as ``v5e``.
+    :param chips: number of chips, which is what a grant counts (*not* the number in the name).
+    :param cores: number of TensorCores.
+    :param hosts: number of worker VMs; more than one makes it a pod slice.
+    :param topology: such as ``2x4``, empty if Google gives none.
+    :param default_runtime: runtime version with TensorFlow for this type.
+    :param base_runtime: plain runtime version for this type.
+    :param supported: False for types that the Cloud TPU API does not serve.
+    """
+
+    name: str
+    generation: str
+    chips: int
+    cores: int
+    hosts: int
+    topology: str = ""
+    default_runtime: str = ""
+    base_runtime: str = ""
+    supported: bool = True
+
+
+@dataclass(frozen=True)
+class Price:
+    """List price of one chip for one hour.
+
+    :param usd_per_chip_hour: in US dollars.
+    :param source: where it was read.
+    :param date: ISO day it was read.
+    """
+
+    usd_per_chip_hour: Decimal
+    source: str
+    date: str
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The three tables, read once.
+
+    :param types: accelerator types by name.
+    :param prices: list prices by (type, zone, quota pool).
+    :param zones: zones that offer a type, by type.
+    :param runtimes: runtime versions by generation.
+    """
+
+    types: Mapping[str, AcceleratorType]
+    prices: Mapping[tuple[str, str, Tier], Price]
+    zones: Mapping[str, tuple[str, ...]]
+    runtimes: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def load(cls, directory: Path) -> Catalogue:
+        """Read ``accelerators.csv``, ``prices.csv`` and ``runtime_versions.csv``.
+
+        :param directory: the folder they are in.
+        :raises FileNotFoundError: if one of them is missing.
+        """
+        offers = _rows(directory / "prices.csv")
+        return cls(
+            types={row["accelerator_type"]: _type(row) for row in _rows(directory / "accelerators.csv")},
+            prices=_prices(offers),
+            zones=_grouped((row["accelerator_type"], row["zone"]) for row in offers),
+            runtimes=_runtimes(_rows(directory / "runtime_versions.csv")),
+        )
+
+    def zones_of(self, accelerator_type: str) -> tuple[str, ...]:
+        """Zones that offer a type, empty for an unknown type."""
+        return self.zones.get(accelerator_type, ())
+
+    def price(self, accelerator_type: str, zone: str, tier: Tier) -> Price | None:
+        """List price, None when nobody has published one: unknown is not free."""
+        return self.prices.get((accelerator_type, zone, tier.pool))
+
+    def runtime_versions(self, generation: str) -> tuple[str, ...]:
+        """Runtime versions that run on a generation."""
+        return self.runtimes.get(generation, ())
+
+    def single_host_types(self) -> tuple[str, ...]:
+        """Types of one worker VM that the Cloud TPU API serves."""
+        return tuple(kind.name for kind in self.types.values() if kind.hosts == 1 and kind.supported)
+
+
+def nearest(value: object, choices: Iterable[str]) -> str | None:
+    """The choice that reads most like the value, None if none does."""
+    text = str(value).strip().lower()[:100]
+    return next(iter(difflib.get_close_matches(text, list(choices), n=1, cutoff=0.4)), None)
+
+
+def parse_type(name: str) -> tuple[str, int] | None:
+    """Generation and chips by Google's naming rule, None for a name outside it.
+
+    v2, v3, v4 and v5p count TensorCores, two to a chip; v5litepod and v6e count chips. So ``v4-32`` is 16 chips.
+    """
+    match = _TYPE_NAME.fullmatch(name)
+    if match is None:
+        return None
+    family, number = match.group(1), int(match.group(2))
+    chips = number // 2 if family in _COUNTS_CORES else number
+    return (_GENERATIONS.get(family, family), chips) if chips else None
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _type(row: Mapping[str, str]) -> AcceleratorType:
+    return AcceleratorType(
+        name=row["accelerator_type"],
+        generation=row["generation"].split(" ")[0],
+        chips=int(row["chips"]),
+        cores=int(row["cores"]),
+        hosts=int(row["hosts"]),
+        topology=row["topology"],
+        default_runtime=row["tf_runtime_version"],
+        base_runtime=row["base_runtime_version"],
+        supported=row["tpu_api"] == "v2",
+    )
+
+
+def _prices(offers: list[dict[str, str]]) -> dict[tuple[str, str, Tier], Price]:
+    columns = {Tier.ON_DEMAND: "on_demand_usd_per_chip_hour", Tier.SPOT: "spot_usd_per_chip_hour"}
+    return {
+        (row["accelerator_type"], row["zone"], tier): Price(Decimal(row[column]), row["source"], row["source_date"])
+        for row in offers
+        for tier, column in columns.items()
+        if row[column]
+    }
+
+
+def _runtimes(rows: list[dict[str, str]]) -> dict[str, tuple[str, ...]]:
+    return _grouped(
+        (generation, row["runtime_version"]) for row in rows for generation in row["generations"].split(";")
+    )
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    grouped: dict[str, list[str]] = {}
+    for key, value in pairs:
+        grouped.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in grouped.items()}
