@@ -1,0 +1,139 @@
+"""Processes of this machine as /proc tells them, and how to end a tree of them without touching anybody else's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Callable, List, NamedTuple
+
+import protocol
+
+_PROC = Path("/proc")
+_FREEZE_ROUNDS = 50
+
+
+class Process(NamedTuple):
+    """One line of ``/proc/<pid>/stat``.
+
+    :param start_time: clock ticks between boot and start; with the pid it names a process for good.
+    """
+
+    pid: int
+    state: str
+    parent: int
+    start_time: int
+
+    @property
+    def alive(self) -> bool:
+        """A zombie answers ``kill -0`` and keeps its start time, but it runs no more."""
+        return self.state not in "ZXx"
+
+
+Finder = Callable[[], List[Process]]
+
+
+def read(pid: int) -> Process | None:
+    """Return a process, None if there is none of this number."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    # The name of the program stands in parentheses and may itself hold blanks and parentheses.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return Process(pid, fields[0].decode("ascii"), int(fields[1]), int(fields[19]))
+
+
+def boot_id() -> str:
+    """Return what changes with every boot of the machine."""
+    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def is_alive(pid: object, start_time: object) -> bool:
+    """Tell whether this very process runs: the number alone may belong to another one by now."""
+    if not isinstance(pid, int) or pid <= 1:
+        return False
+    process = read(pid)
+    return process is not None and process.start_time == start_time and process.alive
+
+
+def everything() -> list[Process]:
+    """Return all live processes that /proc shows."""
+    found = (read(int(name)) for name in os.listdir(str(_PROC)) if name.isdigit())
+    return [process for process in found if process is not None and process.alive]
+
+
+def descendants(root: int) -> list[Process]:
+    """Return all live processes below one, which is not among them."""
+    children: dict[int, list[Process]] = {}
+    for process in everything():
+        children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    waiting = [root]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found.extend(below)
+        waiting.extend(process.pid for process in below)
+    return found
+
+
+def marked(attempt_dir: str) -> list[Process]:
+    """Return the live processes that were started for an attempt and did not empty their environment.
+
+    The environment of somebody else's process is not readable, so it never counts.
+    """
+    marker = (protocol.MARKER + "=" + attempt_dir).encode()
+    return [process for process in everything() if process.pid != os.getpid() and marker in _environment(process.pid)]
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def send(process: Process, number: int) -> bool:
+    """Signal a process if it is still the one that was looked up. Pid 1 and below are never signalled."""
+    if process.pid <= 1 or process.pid == os.getpid() or not is_alive(process.pid, process.start_time):
+        return False
+    try:
+        os.kill(process.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def terminate(processes: list[Process]) -> None:
+    """Ask processes to end; CONT lets a stopped one hear it."""
+    for process in processes:
+        send(process, signal.SIGTERM)
+        send(process, signal.SIGCONT)
+
+
+def kill(find: Finder) -> int:
+    """Kill everything ``find`` returns; returns how many processes that were.
+
+    They are frozen first, round after round until no new one appears: a process that forks faster than it is
+    killed would otherwise always leave a child.
+    """
+    frozen: dict[int, Process] = {}
+    for _ in range(_FREEZE_ROUNDS):
+        new = [process for process in find() if process.pid not in frozen]
+        if not new:
+            break
+        for process in new:
+            send(process, signal.SIGSTOP)
+            frozen[process.pid] = process
+    return sum([send(process, signal.SIGKILL) for process in frozen.values()])
+
+
+def wait_until_none(find: Finder, seconds: float, poll: float = 0.05) -> list[Process]:
+    """Wait until ``find`` returns nothing, at most so long; returns what is left."""
+    end = time.monotonic() + seconds
+    left = find()
+    while left and time.monotonic() < end:
+        time.sleep(poll)
+        left = find()
+    return left

@@ -1,0 +1,112 @@
+"""Where an attempt keeps its files on the TPU VM, and how they are written without ever being seen half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import protocol
+
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+
+
+class RunDir:
+    """The directory of one attempt: ``~/.airflow-tpu/runs/<run>/attempt-<n>``.
+
+    :param run: name of the run; it becomes a directory, so only lower-case letters, digits and hyphens.
+    :param attempt: number of the attempt, from 1.
+    :raises ValueError: if one of them could name another place.
+    """
+
+    def __init__(self, run: str, attempt: int) -> None:
+        if not isinstance(run, str) or not _NAME.fullmatch(run):
+            raise ValueError("run name %r: lower-case letters, digits and hyphens only, 63 at most" % (run,))
+        if not isinstance(attempt, int) or attempt < 1:
+            raise ValueError("attempt %r: a number from 1" % (attempt,))
+        self.run = run
+        self.attempt = attempt
+        self.run_path = Path(os.path.expanduser("~")) / protocol.ROOT_DIR / protocol.RUNS_DIR / run
+        self.path = self.run_path / ("attempt-%d" % attempt)
+        self.bundle = self.path / protocol.BUNDLE_DIR
+        self.output = self.path / protocol.OUTPUT_DIR
+        self.log = self.path / protocol.LOG_FILE
+        self.stop_file = self.path / protocol.STOP_FILE
+        self.checkpoints = self.run_path / protocol.CHECKPOINT_DIR
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """Return one of our JSON files, None if it is not there (yet) or holds no object."""
+        return read_json(self.path / name)
+
+    def write(self, name: str, document: dict[str, Any]) -> None:
+        """Replace one of our JSON files."""
+        write_json(self.path / name, document)
+
+    def log_size(self) -> int:
+        """Bytes in the log now."""
+        try:
+            return self.log.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def progress(self) -> dict[str, Any] | None:
+        """What the script last wrote to its progress.json. It is not ours: anything may stand there."""
+        return read_json(self.output / protocol.PROGRESS_FILE, limit=64 * 1024)
+
+
+def read_json(path: Path, limit: int = 1024 * 1024) -> dict[str, Any] | None:
+    """Return the object in a file; None if there is no such file, or no object of at most ``limit`` bytes in it."""
+    try:
+        # A FIFO of that name must not block us.
+        descriptor = os.open(str(path), os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            text = file.read(limit + 1)
+        # NaN and Infinity become text: Python writes them, JSON does not know them.
+        document = json.loads(text[:limit].decode("utf-8"), parse_constant=str)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Replace a file by rename: a reader sees the old content or the new, and only the owner may read it."""
+    descriptor, temporary = tempfile.mkstemp(prefix="." + path.name + ".", dir=str(path.parent))
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(json.dumps(document).encode("ascii"))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, str(path))
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+class ReservedFile:
+    """A file whose bytes are allocated before they are needed: a full disk cannot keep the result from being recorded.
+
+    :param path: final name; until :meth:`commit` the bytes lie beside it.
+    :param size: most bytes the content may have.
+    """
+
+    def __init__(self, path: Path, size: int = 4096) -> None:
+        self._path = path
+        self._size = size
+        self._temporary = path.with_name("." + path.name + ".reserved")
+        self._descriptor = os.open(str(self._temporary), os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        # Real bytes, not posix_fallocate: some file systems only promise them.
+        os.write(self._descriptor, b" " * size)
+        os.fsync(self._descriptor)
+
+    def commit(self, document: dict[str, Any]) -> None:
+        """Overwrite the reserved bytes in place and give the file its name."""
+        content = json.dumps(document).encode("ascii")
+        if len(content) > self._size:
+            raise ValueError("the result has %d bytes, %d are reserved" % (len(content), self._size))
+        os.pwrite(self._descriptor, content.ljust(self._size), 0)
+        os.fsync(self._descriptor)
+        os.close(self._descriptor)
+        os.replace(str(self._temporary), str(self._path))

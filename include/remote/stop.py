@@ -1,0 +1,78 @@
+"""The stop command: the supervisor does it while it lives; otherwise this command does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import protocol
+
+import procs
+import state
+from rundir import RunDir
+
+_MARGIN_SECS = 10.0  # sweep and recording, after the grace
+_POLL_SECS = 0.05
+
+
+def stop(run: RunDir, grace_secs: float) -> dict[str, Any]:
+    """Stop an attempt and everything it started; returns the fields of a ``stopped`` message.
+
+    Doing it twice, or after the end, does no harm.
+    """
+    if state.look(run).name == state.ABSENT:
+        return {"state": state.ABSENT, "result": None, "killed": 0, "survivors": []}
+    run.stop_file.touch()
+    if state.look(run).name == state.RUNNING:
+        _ask_supervisor(run, grace_secs)
+    killed = _end_remains(run, grace_secs)
+    now = state.look(run)
+    survivors = [process.pid for process in remains(run)]
+    return {"state": now.name, "result": now.result, "killed": killed, "survivors": survivors}
+
+
+def _ask_supervisor(run: RunDir, grace_secs: float) -> None:
+    """Have the supervisor stop its command and wait for the result, but not for ever."""
+    run.write(protocol.STOP_REQUEST_FILE, {"grace_secs": grace_secs})
+    end = time.monotonic() + grace_secs + _MARGIN_SECS
+    asked = False
+    while state.look(run).name == state.RUNNING and time.monotonic() < end:
+        asked = asked or _signal_supervisor(run)
+        time.sleep(_POLL_SECS)
+
+
+def _signal_supervisor(run: RunDir) -> bool:
+    """A run that is only just starting has no supervisor to signal yet."""
+    pid = (run.read(protocol.PID_FILE) or {}).get("supervisor_pid")
+    process = procs.read(pid) if isinstance(pid, int) else None
+    return process is not None and procs.send(process, signal.SIGTERM)
+
+
+def remains(run: RunDir) -> list[procs.Process]:
+    """Return what is alive of an attempt: marked processes, the recorded command, and all below them."""
+    found = {process.pid: process for process in procs.marked(str(run.path))}
+    recorded = run.read(protocol.PID_FILE) or {}
+    if recorded.get("boot_id") == procs.boot_id() and procs.is_alive(recorded.get("pid"), recorded.get("start_time")):
+        command = procs.read(recorded["pid"])
+        if command is not None:
+            found[command.pid] = command
+    for pid in list(found):
+        found.update({process.pid: process for process in procs.descendants(pid)})
+    found.pop(os.getpid(), None)
+    return list(found.values())
+
+
+def _end_remains(run: RunDir, grace_secs: float) -> int:
+    """TERM, grace, KILL for what no supervisor looks after; returns how many needed KILL."""
+
+    def find() -> list[procs.Process]:
+        return remains(run)
+
+    procs.terminate(find())
+    if not procs.wait_until_none(find, grace_secs):
+        return 0
+    killed = procs.kill(find)
+    procs.wait_until_none(find, _MARGIN_SECS)
+    return killed

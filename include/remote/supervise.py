@@ -1,0 +1,284 @@
+"""The supervisor: parent of the user's command, alive as long as it, independent of every SSH connection.
+
+It adopts whatever the command leaves behind (``PR_SET_CHILD_SUBREAPER``, prctl(2)), so that nothing of an attempt
+outlives its result, and it writes that result into bytes it reserved before the command could fill the disk.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from types import FrameType
+from typing import Any, NamedTuple
+
+import protocol
+
+import procs
+from rundir import ReservedFile, RunDir
+
+_PR_SET_CHILD_SUBREAPER = 36
+_LONGEST_WAIT_SECS = 60.0  # a stepped clock moves the deadline; look again now and then
+_SWEEP_SECS = 2.0  # what leftovers get between TERM and KILL
+_UNKILLABLE_SECS = 5.0  # a process stuck in the kernel must not keep the result from being recorded
+
+
+class Ending(NamedTuple):
+    """How a step ended: one of the two is None."""
+
+    exit_code: int | None
+    signal: int | None
+
+
+class Supervisor:
+    """Runs the steps of one job and records how they ended.
+
+    :param run: where the attempt lives.
+    :param job: the client's job: argv, setup, environment, working_dir, grace_secs, deadline, artifacts.
+    """
+
+    def __init__(self, run: RunDir, job: dict[str, Any]) -> None:
+        self._run = run
+        self._job = job
+        self._stopping = Stopping(run, job)
+        self._log = os.open(str(run.log), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._result = ReservedFile(run.path / protocol.EXIT_FILE, 4096 + 2 * len(json.dumps(job.get("artifacts", []))))
+        self._wakeup = _wake_on_signals(self._stopping.ask)
+        self._step: int | None = None
+        self._status: int | None = None
+
+    def run(self, ready: int) -> None:
+        """Run the steps; ``ready`` is a pipe that is told about the first one."""
+        started_at = time.time()
+        phase, ending = self._run_steps(ready)
+        leftovers = self._sweep()
+        self._result.commit(
+            {
+                "exit_code": ending.exit_code,
+                "signal": ending.signal,
+                "signal_name": "" if ending.signal is None else signal.Signals(ending.signal).name,
+                "phase": phase,
+                "log_size": os.fstat(self._log).st_size,
+                "stopped": self._stopping.requested,
+                "deadline": self._stopping.past_deadline,
+                "leftovers_killed": leftovers,
+                "missing_artifacts": self._missing_artifacts(),
+                "started_at": started_at,
+                "ended_at": time.time(),
+            }
+        )
+
+    def _run_steps(self, ready: int) -> tuple[str, Ending]:
+        setup = self._job.get("setup")
+        if setup:
+            ending = self._run_step(setup, ready)
+            if ending != Ending(0, None):
+                return "setup", ending
+            if self._stopping.begun:
+                return "setup", Ending(protocol.EXIT_STOPPED, None)
+        return "run", self._run_step(self._job["argv"], ready)
+
+    def _run_step(self, argv: list[str], ready: int) -> Ending:
+        self._record(None)
+        try:
+            process = subprocess.Popen(
+                argv,
+                cwd=str(self._run.bundle / self._job.get("working_dir", "")),
+                env=environment(self._run, self._job),
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            self._say("cannot start %r: %s" % (argv[0], error))
+            _tell(ready, self._record(None))
+            absent = isinstance(error, FileNotFoundError)
+            return Ending(protocol.EXIT_NOT_FOUND if absent else protocol.EXIT_NOT_EXECUTABLE, None)
+        self._step, self._status = process.pid, None
+        process.returncode = 0  # the loop below reaps it, not Popen
+        _tell(ready, self._record(process.pid))
+        return self._wait()
+
+    def _wait(self) -> Ending:
+        while True:
+            self._reap()
+            if self._status is not None:
+                break
+            self._stopping.attend(self._below)
+            select.select([self._wakeup], [], [], self._stopping.longest_wait())
+            _drain(self._wakeup)
+        if os.WIFSIGNALED(self._status):
+            return Ending(None, os.WTERMSIG(self._status))
+        return Ending(os.WEXITSTATUS(self._status), None)
+
+    def _reap(self) -> None:
+        """Collect every dead child, ours and adopted: a zombie would look alive for ever."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._step:
+                self._status = status
+
+    def _below(self) -> list[procs.Process]:
+        self._reap()
+        return procs.descendants(os.getpid())
+
+    def _sweep(self) -> int:
+        """End what the command left behind: files must not change while they are copied."""
+        left = self._below()
+        procs.terminate(left)
+        if procs.wait_until_none(self._below, _SWEEP_SECS):
+            procs.kill(self._below)
+            procs.wait_until_none(self._below, _UNKILLABLE_SECS)
+        return len(left)
+
+    def _record(self, pid: int | None) -> dict[str, Any]:
+        command, supervisor = procs.read(pid or 0), procs.read(os.getpid())
+        document = {
+            "pid": pid,
+            "start_time": None if command is None else command.start_time,
+            "supervisor_pid": os.getpid(),
+            "supervisor_start_time": None if supervisor is None else supervisor.start_time,
+            "boot_id": procs.boot_id(),
+        }
+        self._run.write(protocol.PID_FILE, document)
+        return document
+
+    def _say(self, text: str) -> None:
+        os.write(self._log, ("airflow-tpu: " + text + "\n").encode("utf-8", "backslashreplace"))
+
+    def _missing_artifacts(self) -> list[str]:
+        return [pattern for pattern in self._job.get("artifacts", []) if not any(self._run.output.glob(pattern))]
+
+
+class Stopping:
+    """When and how hard the command is asked to end.
+
+    :param run: where the stop request and the stop file are.
+    :param job: gives the usual grace and the deadline (Unix seconds, or None).
+    """
+
+    def __init__(self, run: RunDir, job: dict[str, Any]) -> None:
+        self.requested = False
+        self.past_deadline = False
+        self._run = run
+        self._grace = float(job.get("grace_secs", 30.0))
+        self._deadline: float | None = job.get("deadline")
+        self._asked = False
+        self._kill_at: float | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether the command is being stopped, for whatever reason."""
+        return self._asked or self.requested or self.past_deadline
+
+    def ask(self) -> None:
+        """Note that somebody wants the run to stop: the stop command, or an init process at shutdown."""
+        self._asked = True
+
+    def attend(self, find: procs.Finder) -> None:
+        """Do what is due now."""
+        if self._deadline is not None and not self.past_deadline and time.time() >= self._deadline:
+            self.past_deadline = True
+            self._begin(self._grace, find)
+        if self._asked:
+            self._asked, self.requested = False, True
+            request = self._run.read(protocol.STOP_REQUEST_FILE) or {}
+            self._begin(float(request.get("grace_secs", self._grace)), find)
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            procs.kill(find)
+            self._kill_at = time.monotonic() + 1.0
+
+    def _begin(self, grace: float, find: procs.Finder) -> None:
+        """A second request can only shorten the grace of the first."""
+        self._run.stop_file.touch()
+        procs.terminate(find())
+        kill_at = time.monotonic() + max(grace, 0.0)
+        self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
+
+    def longest_wait(self) -> float:
+        """Seconds until something may be due."""
+        waits = [_LONGEST_WAIT_SECS]
+        if self._asked:
+            waits.append(0.0)
+        if self._deadline is not None and not self.past_deadline:
+            waits.append(self._deadline - time.time())
+        if self._kill_at is not None:
+            waits.append(self._kill_at - time.monotonic())
+        return max(min(waits), 0.0)
+
+
+def environment(run: RunDir, job: dict[str, Any]) -> dict[str, str]:
+    """What the command finds in its environment: the login's, the client's, and the places of this attempt."""
+    variables = {
+        "PYTHONUNBUFFERED": "1",  # a line printed is a line in the log
+        "TRC_RESUME": "",
+        "TRC_RUN_ID": run.run,
+        "TRC_ATTEMPT": str(run.attempt),
+        "TRC_STOP_GRACE_SECS": str(job.get("grace_secs", 30.0)),
+        "TRC_DEADLINE": "" if job.get("deadline") is None else str(job["deadline"]),
+    }
+    variables.update(os.environ)
+    variables.update(job.get("environment", {}))
+    variables.update(
+        {
+            "TRC_OUTPUT_DIR": str(run.output),
+            "TRC_CHECKPOINT_DIR": str(run.checkpoints),
+            "TRC_STOP_FILE": str(run.stop_file),
+            protocol.MARKER: str(run.path),
+        }
+    )
+    return variables
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every orphan below, however often it forked and whatever session it made."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def _wake_on_signals(on_term: Any) -> int:
+    """Return a descriptor that becomes readable with every signal; HUP and INT do nothing else.
+
+    They get handlers instead of SIG_IGN because an ignored signal stays ignored in the command.
+    """
+    readable, writable = os.pipe()
+    os.set_blocking(readable, False)
+    os.set_blocking(writable, False)
+
+    def nothing(number: int, frame: FrameType | None) -> None:
+        """Only wake the loop up."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        on_term()
+
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, nothing)
+    signal.signal(signal.SIGTERM, stop)
+    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    return readable
+
+
+def _drain(descriptor: int) -> None:
+    try:
+        os.read(descriptor, 4096)
+    except BlockingIOError:
+        return
+
+
+def _tell(ready: int, document: dict[str, Any]) -> None:
+    """Tell the start command, which may have died with its connection: that is no reason not to run."""
+    try:
+        os.write(ready, json.dumps(document).encode("ascii") + b"\n")
+    except OSError:
+        return

@@ -1,0 +1,132 @@
+"""What the two ends of a remote run agree on: shipped verbatim to the TPU VM, beside the runner.
+
+Standard library only and Python 3.8 syntax, because the oldest TPU VM image brings no more.
+
+A message is one line of JSON in ASCII with the protocol's version and its kind; a ``log`` message is followed by
+exactly ``length`` raw bytes. What each kind carries:
+
+=========== ============================================================================================
+start       client: ``job`` (an object), ``bundle`` (``length``, ``sha256``); the tar follows as raw bytes
+started     ``run``, ``attempt``, ``pid``, ``start_time``, ``boot_id``, ``supervisor_pid``
+exists      the same, as far as known: somebody else has started this attempt
+log         ``offset``, ``length``, then the bytes
+heartbeat   ``size`` of the log, ``progress`` (what the script wrote to progress.json, or null)
+finished    ``result``: see :data:`RESULT_FIELDS`
+gone        ``reason`` (one of :data:`GONE_REASONS`), ``detail``: no result will ever come
+status      ``state`` (absent, running, finished, gone), ``size``, ``delivered``, ``progress``, ``result``, ``reason``
+stopped     ``state``, ``result``, ``killed`` (how many processes needed SIGKILL), ``survivors`` (their pids)
+uploaded    ``path``, ``size``, ``done``, ``total``: one file of a push
+pushed      ``manifest``, ``uri``: the push is over and the manifest is in the bucket
+error       ``reason``, ``message``: the request was not understood or could not be done
+ack         client, while following: the log up to ``offset`` is safe on the other side
+=========== ============================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+VERSION = 1
+
+ROOT_DIR = ".airflow-tpu"  # below the login's home
+RUNS_DIR = "runs"
+RUNNER_DIR = "runner"
+
+BUNDLE_DIR = "bundle"
+OUTPUT_DIR = "output"
+CHECKPOINT_DIR = "checkpoints"  # of the run, so that the next attempt on the same machine finds it
+JOB_FILE = "job.json"
+PID_FILE = "pid.json"
+EXIT_FILE = "exit.json"
+LOG_FILE = "log"
+STOP_FILE = "stop"
+STOP_REQUEST_FILE = "stop-request.json"
+DELIVERED_FILE = "delivered.json"
+PROGRESS_FILE = "progress.json"  # inside the output directory
+MANIFEST_FILE = "manifest.json"
+
+# Marks every process of an attempt, so that they are found even when their supervisor is dead.
+MARKER = "AIRFLOW_TPU_ATTEMPT_DIR"
+
+START = "start"
+STARTED = "started"
+EXISTS = "exists"
+LOG = "log"
+HEARTBEAT = "heartbeat"
+FINISHED = "finished"
+GONE = "gone"
+STATUS = "status"
+STOPPED = "stopped"
+UPLOADED = "uploaded"
+PUSHED = "pushed"
+ERROR = "error"
+ACK = "ack"
+
+REBOOTED = "rebooted"
+SUPERVISOR_DIED = "supervisor-died"
+NO_PID = "no-pid"
+GONE_REASONS = (REBOOTED, SUPERVISOR_DIED, NO_PID)
+
+# exit_code and signal: exactly one of them is set. phase: setup or run. Times are Unix seconds.
+RESULT_FIELDS = (
+    "exit_code",
+    "signal",
+    "signal_name",
+    "phase",
+    "log_size",
+    "stopped",
+    "deadline",
+    "leftovers_killed",
+    "missing_artifacts",
+    "started_at",
+    "ended_at",
+)
+
+EXIT_DONE = 0
+EXIT_BAD_CONFIG = 64
+EXIT_BAD_DATA = 65
+EXIT_RESUME_REFUSED = 66
+EXIT_NO_ACCELERATOR = 69
+EXIT_DIVERGED = 70
+EXIT_STORAGE = 74
+EXIT_STOPPED = 75
+EXIT_STOPPED_LOSING_WORK = 76
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+
+CHUNK_BYTES = 256 * 1024  # most log bytes of one message
+COALESCE_SECS = 0.5  # how long fewer bytes may wait for more
+HEARTBEAT_SECS = 2.0
+HEADER_LIMIT = 1024 * 1024  # bytes of one message line
+
+
+class ProtocolError(ValueError):
+    """A line is no message of this protocol.
+
+    :param message: what is wrong with it, with the beginning of the line.
+    """
+
+
+def encode(kind: str, **fields: Any) -> bytes:
+    """Return one message as a line. NaN is refused: it is not JSON, and the other end would stumble over it."""
+    message = {"v": VERSION, "type": kind}
+    message.update(fields)
+    return json.dumps(message, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """Return the message of a line.
+
+    :raises ProtocolError: if it is not one, or one of another version.
+    """
+    shown = repr(bytes(line[:200]))
+    try:
+        message = json.loads(line.decode("utf-8"))
+    except ValueError as error:
+        raise ProtocolError("not a protocol message: " + shown) from error
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        raise ProtocolError("not a protocol message: " + shown)
+    if message.get("v") != VERSION:
+        raise ProtocolError("protocol version %r, this end speaks %d: %s" % (message.get("v"), VERSION, shown))
+    return message
