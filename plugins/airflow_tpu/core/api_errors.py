@@ -30,8 +30,20 @@ _EID = re.compile(r"\s*\[EID:\s*0x[0-9a-fA-F]+\]")
 
 # REST answers and some wrappers carry HTTP status; 409 is both "exists" and "in flight", its text decides.
 _GRPC_OF_HTTP = {
-    400: 3, 401: 16, 403: 7, 404: 5, 409: 10, 412: 9, 416: 11, 429: 8, 499: 1, 500: 13, 501: 12, 502: 14, 503: 14, 504: 4,
-}  # fmt: skip
+    400: 3,
+    401: 16,
+    403: 7,
+    404: 5,
+    409: 10,
+    412: 9,
+    429: 8,
+    499: 1,
+    500: 13,
+    501: 12,
+    502: 14,
+    503: 14,
+    504: 4,
+}
 
 
 @dataclass(frozen=True)

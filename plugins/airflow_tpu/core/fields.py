@@ -18,7 +18,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,15}(\.0{1,6})?")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
-class Invalid(Exception):  # noqa: N818 - carries a fault up to parse(), never leaves this package
+class Invalid(Exception):
     """A value is wrong.
 
     :param problem: what is wrong, in a few words.
@@ -60,7 +60,7 @@ def read_fields(given: object, fields: Mapping[str, Field], prefix: str = "") ->
     if not isinstance(given, Mapping):
         return {}, [Fault(prefix.rstrip(".") or "(all)", shown(given), "must be a mapping of fields", tuple(fields))]
     values: dict[str, Any] = {}
-    faults = [_unknown(key, value, fields, prefix) for key, value in given.items() if key not in fields]
+    faults = [_unknown(key, fields, prefix) for key in given if key not in fields]
     for name, field in fields.items():
         raw = given.get(name, field.default)
         try:
@@ -77,7 +77,9 @@ def fault_of(name: str, raw: object, error: Invalid) -> Fault:
 
 def shown(value: object) -> object:
     """The value, cut if it is too long for a message."""
-    if isinstance(value, str | int | float | bool | None) and len(str(value)) <= _SHOWN:
+    if isinstance(value, int) and abs(value) > 10**_SHOWN:
+        return "a number of more than 80 digits"
+    if isinstance(value, str | int | float | None) and len(str(value)) <= _SHOWN:
         return value
     return f"{str(value)[:_SHOWN]}..." if len(str(value)) > _SHOWN else str(value)
 
@@ -90,8 +92,9 @@ def _read_one(raw: Any, field: Field) -> Any:
     return field.read(raw)
 
 
-def _unknown(key: object, value: object, fields: Mapping[str, Field], prefix: str) -> Fault:
-    return Fault(f"{prefix}{key}", shown(value), "no such field", tuple(fields), nearest(key, fields))
+def _unknown(key: object, fields: Mapping[str, Field], prefix: str) -> Fault:
+    # The value may be a password typed into the wrong place.
+    return Fault(f"{prefix}{key}", REDACTED, "no such field", tuple(fields), nearest(key, fields))
 
 
 def text(limit: int = 500, empty: bool = False) -> Callable[[Any], str]:

@@ -1,0 +1,103 @@
+"""What a person asks for in the trigger form, checked in full before anything is created."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from airflow_tpu.core import conf_types, paths
+from airflow_tpu.core import environment as script_environment
+from airflow_tpu.core.catalogue import Catalogue
+from airflow_tpu.core.fields import Field, boolean, choice, integer, positive, read_fields, text
+from airflow_tpu.core.tpu import Tier
+from airflow_tpu.errors import ConfigError
+
+QUEUED_RESOURCE = "queued-resource"
+NODE = "node"
+MAX_DEADLINE_HOURS = 24 * 30
+MAX_PREEMPTIONS = 1000
+
+
+@dataclass(frozen=True)
+class RunConf:
+    """One run, as asked for; valid by construction through :meth:`parse`.
+
+    :param script: path below ``include/train``, or a ``gs://`` URI.
+    :param arguments: words handed to the script as they are.
+    :param accelerator_type: a type of one worker VM.
+    :param zone: a zone that offers it.
+    :param tier: how the TPU is bought.
+    :param runtime_version: software image of the VM.
+    :param artifacts_uri: ``gs://bucket/prefix`` where results go.
+    :param deadline_hours: hours from the start of the DAG run after which everything ends, at most 30 days.
+    :param max_preemptions: how often the TPU may be taken away before the run gives up.
+    :param provisioning: ``queued-resource`` waits for capacity in Google's queue, ``node`` asks directly.
+    :param internal_ips: workers get no external address; Airflow must reach them inside the VPC.
+    :param environment: extra environment of the script.
+    :param requirements: path of a requirements file below ``include/train``, empty for none.
+    :param allow_paid_reason: why a TPU outside the grant is wanted, empty to refuse it.
+    """
+
+    script: str
+    arguments: tuple[str, ...]
+    accelerator_type: str
+    zone: str
+    tier: Tier
+    runtime_version: str
+    artifacts_uri: str
+    deadline_hours: float
+    max_preemptions: int
+    provisioning: str = QUEUED_RESOURCE
+    internal_ips: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    requirements: str = ""
+    allow_paid_reason: str = ""
+
+    @classmethod
+    def parse(cls, mapping: Mapping[str, Any], catalogue: Catalogue) -> RunConf:
+        """Read the form's flat strings and numbers.
+
+        :param mapping: what was submitted; an empty runtime version means the type's default.
+        :param catalogue: what Cloud TPU offers.
+        :raises ConfigError: with every fault, each with the allowed values and the nearest one.
+        """
+        values, faults = read_fields(mapping, _fields(catalogue))
+        kind = catalogue.types.get(values.get("accelerator_type", ""))
+        if kind is not None:
+            faults += conf_types.zone_faults(kind, values.get("zone"), catalogue)
+            faults += conf_types.runtime_faults(kind, values.get("runtime_version"), catalogue)
+        if faults or kind is None:
+            raise ConfigError(faults, "the trigger form")
+        values["runtime_version"] = values["runtime_version"] or kind.default_runtime
+        return cls(**values)
+
+    @property
+    def queued(self) -> bool:
+        """Whether the TPU is asked for by queued resource."""
+        return self.provisioning == QUEUED_RESOURCE
+
+    def to_json(self) -> dict[str, Any]:
+        """The one JSON form; :meth:`parse` reads it back."""
+        changed = {"arguments": list(self.arguments), "tier": str(self.tier), "environment": dict(self.environment)}
+        return {**asdict(self), **changed}
+
+
+def _fields(catalogue: Catalogue) -> dict[str, Field]:
+    zones = sorted({zone for kind in catalogue.single_host_types() for zone in catalogue.zones_of(kind)})
+    return {
+        "script": Field(paths.script),
+        "arguments": Field(script_environment.arguments, ""),
+        "accelerator_type": Field(lambda value: conf_types.accelerator(value, catalogue)),
+        "zone": Field(choice(zones)),
+        "tier": Field(lambda value: Tier(choice(Tier)(value)), str(Tier.SPOT)),
+        "runtime_version": Field(text(200, empty=True), ""),
+        "artifacts_uri": Field(paths.gcs_uri),
+        "deadline_hours": Field(positive(MAX_DEADLINE_HOURS), 24),
+        "max_preemptions": Field(integer(0, MAX_PREEMPTIONS), 20),
+        "provisioning": Field(choice((QUEUED_RESOURCE, NODE)), QUEUED_RESOURCE),
+        "internal_ips": Field(boolean, False),
+        "environment": Field(script_environment.environment, ""),
+        "requirements": Field(lambda value: paths.relative_path(value) if value != "" else "", ""),
+        "allow_paid_reason": Field(lambda value: text(500, empty=True)(value).strip(), ""),
+    }

@@ -1,0 +1,97 @@
+"""Arguments and environment of the user's script, and the secrets that must not be among them.
+
+Both are stored in Airflow's database, shown in its UI and written to the VM's job file.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from airflow_tpu.core.fields import Invalid, plain
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LIMIT = 100_000  # bytes; Linux takes 128 KiB for one argument (MAX_ARG_STRLEN)
+# Names that end so hold secrets; TOKENIZERS_PARALLELISM and GOOGLE_APPLICATION_CREDENTIALS (a path) do not.
+_SECRET_NAME = re.compile(r"(^|_)(PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|PRIVATE_?KEY|ACCESS_?KEY)$", re.IGNORECASE)
+_SECRET_VALUE = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY"
+    r"|\"private_key\"\s*:"
+    r"|\bya29\.[\w-]{20,}"
+    r"|\bAIza[\w-]{35}"
+    r"|\bgh[opsu]_[A-Za-z0-9]{30,}|\bgithub_pat_\w{30,}"
+    r"|\bhf_[A-Za-z0-9]{30,}"
+    r"|\bsk-[\w-]{20,}"
+    r"|\bAKIA[A-Z0-9]{16}\b"
+    r"|\bxox[abp]-[\w-]{20,}"
+    r"|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\."
+)
+_HINT = "looks like a secret; keep it in Secret Manager and let the script read it with the VM's service account"
+
+
+def arguments(value: Any) -> tuple[str, ...]:
+    """Arguments of the script, split as a shell splits words; nothing is expanded, ``{{ ds }}`` stays as typed.
+
+    :raises Invalid: for an open quote, a secret or more than 100 kB.
+    """
+    given = [plain(word) for word in value] if isinstance(value, list | tuple) else [plain(value)]
+    if _SECRET_VALUE.search("\n".join(given)):
+        raise Invalid(_HINT, secret=True)
+    words = given if isinstance(value, list | tuple) else _split(given[0])
+    whole = "\n".join(words)
+    if "\x00" in whole:
+        raise Invalid("has a NUL character")
+    if len(whole.encode()) > _LIMIT:
+        raise Invalid(f"is longer than {_LIMIT} bytes; put it into a file beside the script")
+    return tuple(words)
+
+
+def environment(value: Any) -> dict[str, str]:
+    """Environment variables: one ``KEY=VALUE`` a line, or a mapping.
+
+    :raises Invalid: for a bad or reserved name, a secret or more than 100 kB. A secret's value is never shown.
+    """
+    pairs = list(value.items()) if isinstance(value, Mapping) else list(_pairs(plain(value)))
+    found: dict[str, str] = {}
+    for name, content in pairs:
+        _check(name, plain(content))
+        if name in found:
+            raise Invalid(f"has {name} twice", secret=True)
+        found[name] = content
+    if len("\n".join(found.values()).encode()) > _LIMIT:
+        raise Invalid(f"is longer than {_LIMIT} bytes")
+    return found
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise Invalid(f"cannot be split into words: {str(error).lower()}") from None
+
+
+def _pairs(lines: str) -> Iterable[tuple[str, str]]:
+    for number, line in enumerate(lines.splitlines(), start=1):
+        if not line.strip():
+            continue
+        name, equals, content = line.partition("=")
+        if not equals:
+            raise Invalid(f"line {number} is not KEY=VALUE", secret=True)
+        yield name.strip(), content
+
+
+def _check(name: Any, content: str) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise Invalid("has a name that is not made of letters, digits and '_'", secret=True)
+    if name.startswith("TRC_"):
+        raise Invalid(f"{name}: names with TRC_ are set by this package", secret=True)
+    if "\x00" in content:
+        raise Invalid(f"{name} has a NUL character", secret=True)
+    if _SECRET_VALUE.search(content) or (_SECRET_NAME.search(name) and _could_be_secret(content)):
+        raise Invalid(f"{name} {_HINT}", secret=True)
+
+
+def _could_be_secret(content: str) -> bool:
+    return len(content) >= 8 and not content.startswith(("/", "gs://", "projects/"))
