@@ -1,0 +1,75 @@
+"""From a request to its reply: routing, scripted faults, errors in the right language."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from localcloud.clock import Clock
+from localcloud.faults import Fault, FaultBook
+from localcloud.gcs.errors import GCSError
+from localcloud.gcs.routes import route
+from localcloud.gcs.store import Store
+from localcloud.gcs.wire import Call, CutConnection, Reply
+
+# What Google says in these cases: https://cloud.google.com/storage/docs/json_api/v1/status-codes
+_FAULTS = {
+    "503": GCSError(503, "backendError", "We encountered an internal error. Please try again."),
+    "429": GCSError(429, "rateLimitExceeded", "The object exceeded the rate limit for object mutation operations."),
+    "403": GCSError(403, "forbidden", "The caller does not have access to the Google Cloud Storage object."),
+}
+
+
+class Dispatcher:
+    """Answers requests against one store.
+
+    :param store: database and contents.
+    :param clock: for delays.
+    :param faults: scripted faults at the point ``gcs.request``.
+    """
+
+    def __init__(self, store: Store, clock: Clock, faults: FaultBook) -> None:
+        self.store = store
+        self.requests: Counter[str] = Counter()
+        self._clock = clock
+        self._faults = faults
+
+    async def answer(self, call: Call) -> Reply:
+        """Return the reply to a request, refusals included.
+
+        :raises CutConnection: if a fault wants no reply to arrive.
+        :raises ClientGone: if the client left in the middle of its body.
+        """
+        try:
+            return await self._attempt(call)
+        except GCSError as error:
+            return _refusal(call, error)
+
+    async def _attempt(self, call: Call) -> Reply:
+        handler = route(call)
+        self.requests[call.op] += 1
+        fault = self._faults.take("gcs.request", method=call.method, bucket=call.bucket, object=call.object, op=call.op)
+        await self._before(fault)
+        reply = await handler(self.store, call)
+        if fault and fault.params.get("action") == "lose-response":
+            raise CutConnection
+        return reply
+
+    async def _before(self, fault: Fault | None) -> None:
+        params: dict[str, Any] = dict(fault.params) if fault else {}
+        action = str(params.get("action", ""))
+        if action == "abort":
+            raise CutConnection
+        if action == "delay":
+            await self._clock.sleep(float(params.get("seconds", 1.0)))
+        elif action in _FAULTS:
+            raise _FAULTS[action]
+
+
+def _refusal(call: Call, error: GCSError) -> Reply:
+    if error.status == 304:
+        return Reply(304)
+    reply = Reply.xml(error.as_xml(), error.status) if call.is_xml else Reply.json(error.as_json(), error.status)
+    if error.status == 416:
+        reply.headers["Content-Range"] = "bytes */*"
+    return reply

@@ -1,0 +1,96 @@
+"""Which request means what.
+
+Paths are matched as sent, before percent-decoding: an object may be called ``a%2Fb`` or ``a/b``, and a normalised path
+would no longer tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
+
+from localcloud.gcs import bucket_api, inserts, object_api, upload_api
+from localcloud.gcs.errors import GCSError
+from localcloud.gcs.store import Store
+from localcloud.gcs.wire import Call, Reply
+
+Handler = Callable[[Store, Call], Awaitable[Reply]]
+
+_B = r"/b/(?P<bucket>[^/]+)"
+_O = r"/o/(?P<object>[^/]+)"
+
+
+@dataclass(frozen=True)
+class Route:
+    """One line of the routing table.
+
+    :param op: name of the operation, as faults and counters know it.
+    :param method: HTTP verb.
+    :param path: pattern of the percent-encoded path.
+    :param handler: answers the request.
+    :param needs: query parameter that must be present, or empty.
+    """
+
+    op: str
+    method: str
+    path: re.Pattern[str]
+    handler: Handler
+    needs: str = ""
+
+
+def _json(op: str, method: str, path: str, handler: Handler, needs: str = "") -> Route:
+    return Route(op, method, re.compile("/storage/v1" + path), handler, needs)
+
+
+def _upload(op: str, method: str, handler: Handler, needs: str = "") -> Route:
+    return Route(op, method, re.compile("(?:/resumable)?/upload/storage/v1" + _B + "/o"), handler, needs)
+
+
+ROUTES: list[Route] = [
+    _upload("uploads.put", "PUT", upload_api.put, "upload_id"),
+    _upload("uploads.put", "POST", upload_api.put, "upload_id"),
+    _upload("uploads.cancel", "DELETE", upload_api.cancel, "upload_id"),
+    _upload("objects.insert", "POST", inserts.insert),
+    _json("buckets.insert", "POST", "/b", bucket_api.create),
+    _json("buckets.list", "GET", "/b", bucket_api.list_all),
+    _json("buckets.get", "GET", _B, bucket_api.get),
+    _json("buckets.patch", "PATCH", _B, bucket_api.patch),
+    _json("buckets.update", "PUT", _B, bucket_api.patch),
+    _json("buckets.delete", "DELETE", _B, bucket_api.delete),
+    _json("buckets.layout", "GET", _B + "/storageLayout", bucket_api.layout),
+    _json("buckets.policy", "GET", _B + "/iam", bucket_api.policy),
+    _json("buckets.permissions", "GET", _B + "/iam/testPermissions", bucket_api.permissions),
+    _json("objects.list", "GET", _B + "/o/?", bucket_api.list_objects),
+    _json("objects.get", "GET", _B + _O, object_api.get),
+    _json("objects.patch", "PATCH", _B + _O, object_api.patch),
+    _json("objects.update", "PUT", _B + _O, object_api.update),
+    _json("objects.delete", "DELETE", _B + _O, object_api.delete),
+    Route("objects.get", "GET", re.compile("/download/storage/v1" + _B + _O), object_api.get),
+]
+
+
+def route(call: Call) -> Handler:
+    """Return who answers a request, having noted in it what it is and which names it speaks of.
+
+    :raises GCSError: 404 if nobody does, 400 for names that are no UTF-8.
+    """
+    for line in ROUTES:
+        match = line.path.fullmatch(call.path) if line.method == call.method else None
+        if match and (not line.needs or line.needs in call.query):
+            call.names = {name: decoded(text) for name, text in match.groupdict("").items()}
+            call.op = "objects.media" if line.op == "objects.get" and call.query.get("alt") == "media" else line.op
+            return line.handler
+    raise GCSError(404, "notFound", f"Nothing answers {call.method} {call.path}")
+
+
+def decoded(text: str) -> str:
+    """Return a percent-decoded name.
+
+    :raises GCSError: 400 if it is no UTF-8.
+    """
+    try:
+        return unquote_to_bytes(text).decode()
+    except UnicodeDecodeError:
+        raise GCSError(400, "invalid", f"Name is not UTF-8: {text}", "InvalidURI") from None

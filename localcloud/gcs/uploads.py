@@ -1,0 +1,158 @@
+"""Resumable upload sessions: state and protocol.
+
+Protocol: https://cloud.google.com/storage/docs/resumable-uploads and .../docs/performing-resumable-uploads. What has
+arrived survives a restart of the server; so does the answer of a finished session, which a client that lost it asks
+for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+from localcloud.gcs import objects
+from localcloud.gcs.blobs import Content
+from localcloud.gcs.digests import Claims, Digest
+from localcloud.gcs.errors import GCSError
+from localcloud.gcs.objects import Draft, Generation
+from localcloud.gcs.preconditions import Preconditions
+from localcloud.gcs.store import Store
+from localcloud.gcs.wire import Call, Reply
+
+SESSION_LIFE = timedelta(days=7)
+
+
+@dataclass(frozen=True)
+class Session:
+    """One resumable upload.
+
+    :param id: secret that names it.
+    :param draft: the object to be.
+    :param declared: size announced at the start, or ``None``.
+    :param received: how many bytes are kept.
+    :param blob: file they are in.
+    :param generation: of the finished object, or ``None``.
+    """
+
+    id: str
+    draft: Draft
+    declared: int | None
+    received: int
+    blob: str
+    generation: int | None
+
+    @classmethod
+    def of_row(cls, row: sqlite3.Row) -> Session:
+        """Read a database row."""
+        conditions = Preconditions.of_text(row["conditions"])
+        draft = Draft(row["bucket"], row["name"], json.loads(row["meta"]), conditions)
+        return cls(row["id"], draft, row["declared"], row["received"], row["blob"] or "", row["generation"])
+
+
+def start(store: Store, draft: Draft, declared: int | None) -> Session:
+    """Open a session.
+
+    :raises GCSError: 400, 404 or 412: preconditions are checked here and again when the upload is finished.
+    """
+    objects.check(store, draft)
+    writer = store.blobs.create()
+    writer.close()
+    row: dict[str, Any] = {
+        "id": secrets.token_urlsafe(48),
+        "kind": "resumable",
+        "bucket": draft.bucket,
+        "name": draft.name,
+        "meta": json.dumps(dict(draft.meta)),
+        "conditions": draft.conditions.as_text(),
+        "declared": declared,
+        "received": 0,
+        "blob": writer.blob,
+        "created": store.now().isoformat(),
+    }
+    store.insert("uploads", row)
+    return find(store, row["id"])
+
+
+def find(store: Store, upload_id: str) -> Session:
+    """Return a session.
+
+    :raises GCSError: 404 if there is none of that id, 410 if it is older than a week.
+    """
+    row = store.one("SELECT * FROM uploads WHERE id = ? AND kind = 'resumable'", upload_id)
+    if row is None:
+        raise GCSError(404, "notFound", "No such upload session", "NoSuchUpload")
+    if store.now() - datetime.fromisoformat(row["created"]) > SESSION_LIFE:
+        raise GCSError(410, "gone", "The upload session has expired", "NoSuchUpload")
+    return Session.of_row(row)
+
+
+def drop(store: Store, session: Session) -> None:
+    """Forget a session and what it received."""
+    with store.transaction():
+        store.query("DELETE FROM uploads WHERE id = ?", session.id)
+        if session.generation is None:
+            store.discard(session.blob)
+    store.digests.pop(session.id, None)
+
+
+def keep(store: Store, session: Session, received: int) -> Session:
+    """Record how many bytes are safe."""
+    store.query("UPDATE uploads SET received = ? WHERE id = ?", received, session.id)
+    return find(store, session.id)
+
+
+async def digest_of(store: Store, session: Session) -> Digest:
+    """Return the running hash of exactly the bytes kept, computed again from the file if need be."""
+    digest = store.digests.get(session.id)
+    if digest is None or digest.size != session.received:
+        digest = await asyncio.to_thread(store.blobs.digest, session.blob, session.received)
+        store.digests[session.id] = digest
+    return digest
+
+
+def finish(store: Store, session: Session, digest: Digest, claims: Claims) -> Generation:
+    """Turn a complete session into an object.
+
+    :raises GCSError: 400 if a hash does not match, 404 or 412; the session is over then.
+    """
+    try:
+        claims.check(digest)
+        with store.transaction():
+            content = Content(session.blob, digest.size, digest.md5, digest.crc32c)
+            row = objects.commit(store, session.draft, content)
+            store.query("UPDATE uploads SET generation = ?, blob = NULL WHERE id = ?", row.generation, session.id)
+    except GCSError:
+        drop(store, session)
+        raise
+    store.digests.pop(session.id, None)
+    return row
+
+
+def claims_of(session: Session, headers: Mapping[str, str]) -> Claims:
+    """Gather hashes sent when the session was opened and with the last request."""
+    return Claims.of(session.draft.meta, headers.items())
+
+
+async def start_json(store: Store, call: Call) -> Reply:
+    """Answer the request of the JSON interface that opens a session.
+
+    :raises GCSError: 400, 404 or 412.
+    """
+    meta = await call.json()
+    meta.setdefault("contentType", call.headers.get("X-Upload-Content-Type", "application/octet-stream"))
+    name = call.query.get("name") or str(meta.get("name") or "")
+    draft = Draft(call.bucket, name, meta, Preconditions.of_query(call.query))
+    declared = call.headers.get("X-Upload-Content-Length", "")
+    session = start(store, draft, int(declared) if declared.isdigit() else None)
+    reply = Reply()
+    place = f"{call.base_url}/upload/storage/v1/b/{quote(call.bucket, safe='')}/o"
+    reply.headers["Location"] = f"{place}?uploadType=resumable&name={quote(name, safe='')}&upload_id={session.id}"
+    reply.headers["X-GUploader-UploadID"] = session.id
+    return reply
