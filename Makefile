@@ -1,0 +1,22 @@
+# Names for the scripts; they work the same without make.
+.PHONY: help demo test up down lint format
+
+help:
+	@echo "make demo     train a real model on a TPU of the local cloud, through the DAG tpu_train"
+	@echo "make test     every check there is"
+	@echo "make up       Airflow with its UI on http://localhost:8080, against the local cloud"
+	@echo "make down     end what 'make up' started"
+	@echo "make lint     only the static checks"
+	@echo "make format   rewrite the code in the project's format"
+
+demo up down:
+	@scripts/$@
+
+test:
+	@scripts/test
+
+lint:
+	@scripts/test lint types imports
+
+format:
+	@scripts/format

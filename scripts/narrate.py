@@ -1,0 +1,81 @@
+"""Run a command that logs Airflow's JSON lines and tell its story to a person; keep every line in a file.
+
+Usage: ``narrate.py LOG_FILE COMMAND ...``. Shown are the beginning of each task, what this project's own code and the
+training script say, and every warning, error and exception of anybody. Ends with the command's exit code; a TERM
+signal is passed on to the command.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+OURS = re.compile(r"(^|\.)airflow_tpu(\.|$)")
+TASK_STARTS = re.compile(r"^\[DAG TEST\] starting task_id=(?P<task>\S+)")
+LOUD = frozenset({"warning", "error", "critical"})
+
+
+def main(log_file: str, *command: str) -> int:
+    """Run the command to its end and return its exit code, as a shell would count it."""
+    started = time.monotonic()
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    assert child.stdout is not None  # noqa: S101 - PIPE was asked for; this is for the type checker
+    with open(log_file, "w", encoding="utf-8") as log:
+        for line in narrate(keep(child.stdout, log.write), lambda: time.monotonic() - started):
+            print(line, flush=True)
+    code = child.wait()
+    return code if code >= 0 else 128 - code
+
+
+def keep(lines: Iterable[str], write: Callable[[str], object]) -> Iterator[str]:
+    """Pass the lines on after writing them away."""
+    for line in lines:
+        write(line)
+        yield line
+
+
+def narrate(lines: Iterable[str], elapsed: Callable[[], float]) -> Iterator[str]:
+    """The story, line by line; what is not one of Airflow's JSON records is a program's own output and is shown."""
+    for line in lines:
+        record = parse(line)
+        shown = line.rstrip() if record is None else tell(record)
+        for part in shown.splitlines():
+            yield f"{elapsed():6.1f} s  {part}"
+
+
+def parse(line: str) -> dict[str, Any] | None:
+    """The record of a JSON line, or None when the line is something else."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and "event" in record else None
+
+
+def tell(record: dict[str, Any]) -> str:
+    """What to show of one record; empty means nothing."""
+    event = str(record["event"])
+    start = TASK_STARTS.match(event)
+    if start:
+        return f"--- task {start['task']}"
+    if record.get("level") in LOUD:
+        return "\n".join([f"{record['level'].upper()}: {event}", *causes(record)])
+    return event if OURS.search(str(record.get("logger", ""))) else ""
+
+
+def causes(record: dict[str, Any]) -> Iterator[str]:
+    """The exception chain, one line each; the frames are in the log file."""
+    for error in record.get("exception") or []:
+        if isinstance(error, dict):
+            yield f"{error.get('exc_type')}: {error.get('exc_value')}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
