@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from localcloud.vm.model import (
@@ -15,6 +16,8 @@ from localcloud.vm.model import (
     WorkerGone,
     WorkerSpec,
 )
+
+log = logging.getLogger(__name__)
 
 __all__ = [
     "TIERS",
@@ -38,4 +41,19 @@ async def choose_driver(tier: str, port: int, root: Path) -> VMDriver:
     :param root: directory for the driver's own files.
     :raises TierUnavailable: when the tier (any tier, with ``auto``) does not work here; the text says why.
     """
-    raise TierUnavailable(f"tier {tier} is not built yet (port {port}, {root})")
+    # Here, not above: asking for the shapes alone must not load asyncssh.
+    from localcloud.vm.probe import open_tier
+
+    if tier != "auto":
+        return await open_tier(tier, port, root)
+    reasons: list[str] = []
+    for name in TIERS:
+        try:
+            driver = await open_tier(name, port, root)
+        except TierUnavailable as reason:
+            reasons.append(str(reason))
+            log.info("%s", reason)
+        else:
+            log.info("TPU VMs run in tier %s", name)
+            return driver
+    raise TierUnavailable("TPU VMs cannot run on this machine:\n" + "\n".join(reasons))

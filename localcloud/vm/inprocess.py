@@ -1,0 +1,175 @@
+"""Tier ``inprocess``: an SSH server in this very process, for machines without OpenSSH's. The last resort."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import signal
+import socket
+from collections.abc import Iterable
+
+import asyncssh
+
+from localcloud.vm import proctable
+from localcloud.vm.addresses import Addresses
+from localcloud.vm.files import WorkerFiles
+from localcloud.vm.model import SSHKey, SurvivorsLeft, Worker, WorkerGone, WorkerSpec
+from localcloud.vm.relay import Relay
+from localcloud.vm.shell import HomeSFTP, Shell, server_factory
+
+_SWEEPS = 200
+_PAUSE = 0.01
+
+
+class InProcessWorker:
+    """A worker without a server process of its own; see :class:`localcloud.vm.model.Worker`.
+
+    Its processes are found by descent from the commands it started and by its directory (working directory,
+    arguments, environment). A process that detaches itself, empties its environment and leaves the directory
+    escapes: that is what the other tiers are for. No terminals.
+
+    :param spec: what was asked for.
+    :param listen: (address, port).
+    """
+
+    def __init__(self, spec: WorkerSpec, listen: tuple[str, int]) -> None:
+        self.spec = spec
+        self.hostname = spec.hostname
+        self.address, self.port = listen
+        self._files = WorkerFiles(spec)
+        self._shell = Shell(self._files.home, spec.environment)
+        self._relay = Relay(self.address, self.port, self._serve)
+        self._stopped: list[proctable.Process] = []
+        self._gone = False
+
+    @property
+    def host_key(self) -> str:
+        """Public half of the current host key."""
+        return self._files.host_key
+
+    async def kill(self) -> None:
+        """Cuts all connections, then stops and kills what can be found until nothing is found."""
+        self._relay.refuse()
+        self._relay.thaw()
+        self._relay.drop()
+        rows = self._rows()
+        for _ in range(_SWEEPS):
+            if not rows:
+                self._gone = True
+                return
+            _send(rows, signal.SIGSTOP)
+            rows = self._rows()
+            _send(rows, signal.SIGKILL)
+            await asyncio.sleep(_PAUSE)
+            rows = self._rows()
+        raise SurvivorsLeft(self.spec.node_id, [row.pid for row in rows])
+
+    async def terminate(self) -> None:
+        """Sends SIGTERM to every process."""
+        self._check()
+        _send(self._rows(), signal.SIGTERM)
+
+    async def drop(self) -> None:
+        """Cuts the connections."""
+        self._check()
+        self._relay.drop()
+
+    async def freeze(self) -> None:
+        """Stops the processes, and the bytes of all connections."""
+        self._check()
+        self._relay.freeze()
+        running = [row for row in self._rows() if row.state not in "Tt"]
+        _send(running, signal.SIGSTOP)
+        self._stopped += running
+
+    async def thaw(self) -> None:
+        """Continues what ``freeze`` stopped."""
+        self._check()
+        _send(proctable.alive(self._stopped), signal.SIGCONT)
+        self._stopped.clear()
+        self._relay.thaw()
+
+    async def refuse(self) -> None:
+        """Closes the listener."""
+        self._check()
+        self._relay.refuse()
+
+    async def accept(self) -> None:
+        """Opens the listener."""
+        self._check()
+        await self._relay.accept()
+
+    async def set_keys(self, keys: Iterable[SSHKey]) -> None:
+        """Rewrites the authorized keys, which are read at each login."""
+        self._check()
+        self._files.set_keys(keys)
+
+    async def rotate_host_key(self) -> None:
+        """Makes a new host key, shown to the next connection."""
+        self._check()
+        self._files.new_host_key()
+
+    def processes(self) -> list[int]:
+        """Returns what can be found."""
+        return [] if self._gone else [row.pid for row in self._rows()]
+
+    def _check(self) -> None:
+        if self._gone:
+            raise WorkerGone(f"worker {self.hostname} of {self.spec.node_id} was killed")
+
+    def _rows(self) -> list[proctable.Process]:
+        found = {row.pid: row for root in self._shell.started for row in proctable.tree(root)}
+        found.update((row.pid, row) for row in proctable.touching(str(self._files.directory)))
+        return list(found.values())
+
+    async def _serve(self, connection: socket.socket) -> None:
+        try:
+            await asyncssh.run_server(
+                connection,
+                server_factory=server_factory(self._files.keys),
+                server_host_keys=[str(self._files.host_key_file)],
+                process_factory=self._shell.run,
+                sftp_factory=functools.partial(HomeSFTP, home=self._files.home),
+                encoding=None,
+                allow_scp=True,
+                line_editor=False,
+                login_timeout=60,
+            )
+        except (asyncssh.Error, OSError):
+            connection.close()  # a client that left in the handshake, or was refused
+
+
+class InProcessDriver:
+    """Starts workers of the last tier; see :class:`localcloud.vm.model.VMDriver`."""
+
+    tier = "inprocess"
+
+    def __init__(self, port: int) -> None:
+        self._addresses = Addresses(port)
+        self.port = self._addresses.port
+        self._workers: list[InProcessWorker] = []
+
+    async def start(self, spec: WorkerSpec) -> Worker:
+        """Starts a worker."""
+        worker = InProcessWorker(spec, (self._addresses.take(), self.port))
+        await worker.accept()
+        self._workers.append(worker)
+        return worker
+
+    async def close(self) -> None:
+        """Kills all workers, and gives the addresses back."""
+        results = await asyncio.gather(*(worker.kill() for worker in self._workers), return_exceptions=True)
+        self._workers.clear()
+        self._addresses.close()
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if failures:
+            raise failures[0]
+
+
+def _send(rows: Iterable[proctable.Process], number: signal.Signals) -> None:
+    for row in proctable.alive(rows):
+        try:
+            os.kill(row.pid, number)
+        except ProcessLookupError:
+            continue

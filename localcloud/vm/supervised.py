@@ -1,0 +1,222 @@
+"""Workers of the two OpenSSH tiers: sshd below a supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterable
+
+from localcloud.vm import proctable
+from localcloud.vm.addresses import Addresses
+from localcloud.vm.control import Supervision, supervise
+from localcloud.vm.files import WorkerFiles
+from localcloud.vm.isolation import Isolation
+from localcloud.vm.model import SSHKey, SurvivorsLeft, VMError, Worker, WorkerGone, WorkerSpec
+from localcloud.vm.openssh import OpenSSH, command, find_openssh, write_config
+
+BANNER_SECONDS = 20.0
+"""Bound on the time from the start of sshd to its banner: 50 ms on an idle machine."""
+
+_SWEEPS = 100
+_PAUSE = 0.01
+
+
+class SupervisedWorker:
+    """A worker whose sshd runs below a supervisor; see :class:`localcloud.vm.model.Worker`.
+
+    :param spec: what was asked for.
+    :param files: its files.
+    :param listen: (address, port).
+    :param isolation: how its tree ends.
+    :param supervision: the running supervisor.
+    """
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        files: WorkerFiles,
+        listen: tuple[str, int],
+        isolation: Isolation,
+        supervision: Supervision,
+    ) -> None:
+        self.spec = spec
+        self.hostname = spec.hostname
+        self.address, self.port = listen
+        self._files = files
+        self._isolation = isolation
+        self._supervision = supervision
+        self._killing = asyncio.Lock()
+        self._gone = False
+
+    @property
+    def gone(self) -> bool:
+        """True after a kill."""
+        return self._gone
+
+    @property
+    def host_key(self) -> str:
+        """Public half of the current host key."""
+        return self._files.host_key
+
+    async def kill(self) -> None:
+        """Ends the tree and proves it, by a census taken before and looked up after."""
+        async with self._killing:
+            if self._gone:
+                return
+            census = proctable.tree(self._supervision.process.pid)
+            self._isolation.end(self._supervision)
+            try:
+                status = await self._supervision.ended()
+            except TimeoutError as error:
+                raise SurvivorsLeft(self.spec.node_id, self.processes()) from error
+            if not self._isolation.proves(status):
+                await self._sweep()
+            left = proctable.alive(census)
+            if left:
+                raise SurvivorsLeft(self.spec.node_id, [row.pid for row in left])
+            self._gone = True
+
+    async def terminate(self) -> None:
+        """Sends SIGTERM to all but OpenSSH's own processes."""
+        await self._order("terminate")
+
+    async def drop(self) -> None:
+        """Kills the sessions' server processes."""
+        await self._order("drop")
+
+    async def freeze(self) -> None:
+        """Stops the tree, the supervisor excepted."""
+        await self._order("freeze")
+
+    async def thaw(self) -> None:
+        """Continues what ``freeze`` stopped."""
+        await self._order("thaw")
+
+    async def refuse(self) -> None:
+        """Kills the listener."""
+        await self._order("refuse")
+
+    async def accept(self) -> None:
+        """Starts the listener and waits for its banner."""
+        await self._order("listen")
+        try:
+            async with asyncio.timeout(BANNER_SECONDS):
+                while not await self._has_banner():
+                    if await self._order("alive") == "0":
+                        raise VMError(f"sshd of {self.hostname} ended at once:\n{self._files.log_tail()}")
+                    await asyncio.sleep(_PAUSE)
+        except TimeoutError as error:
+            text = f"sshd of {self.hostname} sent no banner within {BANNER_SECONDS:.0f} s"
+            raise VMError(f"{text}:\n{self._files.log_tail()}") from error
+
+    async def set_keys(self, keys: Iterable[SSHKey]) -> None:
+        """Rewrites accounts and authorized keys, which sshd reads at each login."""
+        self._check()
+        self._files.set_keys(keys)
+
+    async def rotate_host_key(self) -> None:
+        """Makes a new host key and restarts the listener, unless it was refusing."""
+        listening = await self._order("alive") == "1"
+        self._files.new_host_key()
+        if listening:
+            await self.refuse()
+            await self.accept()
+
+    def processes(self) -> list[int]:
+        """Returns the tree of the started process."""
+        return [] if self._gone else [row.pid for row in proctable.tree(self._supervision.process.pid)]
+
+    async def _order(self, verb: str) -> str:
+        self._check()
+        return await self._supervision.order(verb)
+
+    def _check(self) -> None:
+        if self._gone:
+            raise WorkerGone(f"worker {self.hostname} of {self.spec.node_id} was killed")
+
+    async def _has_banner(self) -> bool:
+        try:
+            reader, writer = await asyncio.open_connection(self.address, self.port)
+        except ConnectionRefusedError:
+            return False
+        try:
+            return (await reader.readline()).startswith(b"SSH-2.0-")
+        except ConnectionError:
+            return False
+        finally:
+            writer.close()
+
+    async def _sweep(self) -> None:
+        """Kills what a supervisor that was itself killed has left: found by the worker's directory."""
+        for _ in range(_SWEEPS):
+            rows = proctable.touching(str(self._files.directory))
+            if not rows:
+                return
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                for row in rows:
+                    _send(row.pid, number)
+            await asyncio.sleep(_PAUSE)
+        raise SurvivorsLeft(self.spec.node_id, [row.pid for row in rows])
+
+
+class SupervisedDriver:
+    """Starts workers of one OpenSSH tier; see :class:`localcloud.vm.model.VMDriver`.
+
+    :param server: the installed OpenSSH.
+    :param isolation: the tier.
+    :param addresses: where workers listen.
+    """
+
+    def __init__(self, server: OpenSSH, isolation: Isolation, addresses: Addresses) -> None:
+        self.tier = isolation.tier
+        self.port = addresses.port
+        self._server = server
+        self._isolation = isolation
+        self._addresses = addresses
+        self._workers: list[SupervisedWorker] = []
+
+    async def start(self, spec: WorkerSpec) -> Worker:
+        """Starts a worker; what was begun is killed when that fails."""
+        files = WorkerFiles(spec)
+        address = self._addresses.take()
+        write_config(self._server, files, f"{address}:{self.port}", spec.environment)
+        supervision = await supervise(
+            self._isolation.wrapper(spec, files),
+            command(self._server, files),
+            self._isolation.environment(files),
+            files.log,
+        )
+        worker = SupervisedWorker(spec, files, (address, self.port), self._isolation, supervision)
+        self._workers = [other for other in self._workers if not other.gone] + [worker]
+        try:
+            await worker.accept()
+        except BaseException:
+            await worker.kill()
+            raise
+        return worker
+
+    async def close(self) -> None:
+        """Kills all workers at once, and gives the addresses back."""
+        results = await asyncio.gather(*(worker.kill() for worker in self._workers), return_exceptions=True)
+        self._workers.clear()
+        self._addresses.close()
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if failures:
+            raise failures[0]
+
+
+async def make_driver(isolation: Isolation, port: int) -> SupervisedDriver:
+    """Returns a driver of an OpenSSH tier.
+
+    :raises TierUnavailable: when OpenSSH's server is not installed.
+    """
+    server = await find_openssh()
+    return SupervisedDriver(server, isolation, Addresses(port))
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
