@@ -1,0 +1,207 @@
+"""One attempt of the run: resume, train, save, stop when asked, finish."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from digits_training import Trainer, history_bytes
+from trc_checkpoint import CheckpointStore
+from trc_contract import (
+    EXIT_STOPPED,
+    EXIT_STOPPED_LOSING_WORK,
+    Contract,
+    ContractExit,
+    Surroundings,
+    write_atomically,
+)
+
+# A signal is noticed only between two calls of the graph, so a call may not take longer than this (seconds).
+LONGEST_CALL = 1.0
+SECONDS_BETWEEN_LINES = 1.0
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """When to save: after so many steps, or so many seconds, whichever comes first. 0 means never for that reason."""
+
+    every_steps: int
+    every_seconds: float
+
+
+class Attempt:
+    """Trains from the newest whole checkpoint to the last step.
+
+    :param trainer: model and data.
+    :param store: checkpoints.
+    :param cadence: when to save.
+    :param around: what connects it with the outside.
+    """
+
+    def __init__(self, trainer: Trainer, store: CheckpointStore, cadence: Cadence, around: Surroundings) -> None:
+        self._trainer = trainer
+        self._store = store
+        self._cadence = cadence
+        self._around = around
+        self._durable_step = 0
+        self._saved_at = around.clock()
+        self._meter = _Meter(around.clock)
+        self._history = _History(around.contract)
+
+    def resume(self) -> None:
+        """Continue from the newest whole checkpoint, if there is one."""
+        found = self._store.newest(self._around.contract.resume)
+        if found is not None:
+            self._trainer.restore(found.directory)
+            self._durable_step = found.step
+            self._around.say(f"resuming from step {found.step} (attempt {found.attempt} saved it: {found.reason})")
+        self._history.start(self._trainer.history)
+
+    def train(self) -> None:
+        """Train to the last step and make it durable.
+
+        :raises ContractExit: 75 or 76 when asked to stop, 70 if the loss is no longer finite.
+        """
+        total = self._trainer.settings.steps
+        call = 1
+        self._report("compiling")
+        while self._trainer.step < total:
+            self.stop_if_asked()
+            started = self._around.clock()
+            loss, accuracy = self._trainer.advance(self._limit(call))
+            call = next_call(call, self._around.clock() - started)
+            self._after_call(loss, accuracy)
+        if self._durable_step < total:
+            self._save("final")
+
+    def stop_if_asked(self) -> None:
+        """Make the work durable and end the attempt if somebody asked for it.
+
+        :raises ContractExit: 75, or 76 if saving failed.
+        """
+        reason = self._around.stop.reason
+        if not reason:
+            return
+        step = self._trainer.step
+        self._around.say(f"asked to stop by {reason} at step {step}")
+        self._report("stopping")
+        try:
+            if step > self._durable_step:
+                self._save("signal")
+        except OSError as error:
+            lost = f"{step - self._durable_step} steps are lost: {error}"
+            raise ContractExit(EXIT_STOPPED_LOSING_WORK, f"stopped on request, but {lost}") from error
+        raise ContractExit(EXIT_STOPPED, f"stopped on request; step {self._durable_step} is durable")
+
+    def _limit(self, call: int) -> int:
+        """Shorten a call so that it ends where something is due."""
+        step, settings, every = self._trainer.step, self._trainer.settings, self._cadence.every_steps
+        ends = [settings.steps, (step // settings.eval_every + 1) * settings.eval_every]
+        if every:
+            ends.append((step // every + 1) * every)
+        return min(call, *(end - step for end in ends))
+
+    def _after_call(self, loss: float, accuracy: float) -> None:
+        step, settings = self._trainer.step, self._trainer.settings
+        rate = self._meter.rate(step)
+        left = settings.steps - step
+        progress = {"loss": loss, "accuracy": accuracy, "steps_per_second": rate, "eta_seconds": left / rate}
+        if self._meter.is_line_due() or left == 0:
+            self._around.say(
+                f"step {step:>5}/{settings.steps}  loss {loss:.4f}  accuracy {accuracy:.4f}  "
+                f"{rate:5.0f} steps/s  {left / rate:3.0f} s left"
+            )
+        if step % settings.eval_every == 0 or left == 0:
+            self._history.add(self._trainer.close_row())
+        if self._is_save_due():
+            self._save("periodic")
+        self._report("training", **progress)
+
+    def _is_save_due(self) -> bool:
+        step, every, seconds = self._trainer.step, self._cadence.every_steps, self._cadence.every_seconds
+        if step == self._trainer.settings.steps:
+            return False  # the final checkpoint follows at once
+        due_by_time = seconds > 0 and self._around.clock() - self._saved_at >= seconds
+        return due_by_time or (every > 0 and step % every == 0)
+
+    def _save(self, reason: str) -> None:
+        self._report("saving")
+        self._store.commit(self._trainer.step, self._trainer.save, reason)
+        self._durable_step = self._trainer.step
+        self._saved_at = self._around.clock()
+
+    def _report(self, state: str, **values: float) -> None:
+        place = {"step": self._trainer.step, "total_steps": self._trainer.settings.steps}
+        self._around.reporter.progress(state, **place, last_durable_step=self._durable_step, **values)
+
+
+def next_call(steps: int, seconds: float) -> int:
+    """How many steps the next call may do: at most twice as many, and no more than fit into the longest call.
+
+    :param steps: done by the last call.
+    :param seconds: it took. The first one includes compiling, so growth starts slowly and catches up.
+    """
+    return max(1, min(2 * steps, int(steps * LONGEST_CALL / max(seconds, 1e-6))))
+
+
+class _Meter:
+    """Steps per second over the last interval between two lines of the log."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: tuple[float, int] | None = None
+        self._line_at = clock()
+        self._rate = 1.0
+
+    def rate(self, step: int) -> float:
+        now = self._clock()
+        if self._since is None:  # the first call compiled: it says nothing about the rate
+            self._since = (now, step)
+        elapsed = now - self._since[0]
+        if elapsed > 0 and step > self._since[1]:
+            self._rate = (step - self._since[1]) / elapsed
+        return self._rate
+
+    def is_line_due(self) -> bool:
+        if self._clock() - self._line_at < SECONDS_BETWEEN_LINES:
+            return False
+        self._line_at = self._clock()
+        return True
+
+
+class _History:
+    """``metrics.jsonl`` and the TensorBoard events, both complete after every resume.
+
+    The events stay on the local disk: written to a bucket, every flush would upload the whole file again.
+    """
+
+    def __init__(self, contract: Contract) -> None:
+        self._path = contract.output_dir / "metrics.jsonl"
+        self._events = contract.output_dir / "tensorboard"
+        self._writers: dict[str, Any] = {}
+
+    def start(self, rows: list[dict[str, Any]]) -> None:
+        """Replace what an earlier attempt left, which may be ahead of the checkpoint or end in half a row."""
+        write_atomically(self._path, history_bytes(rows))
+        shutil.rmtree(self._events, ignore_errors=True)
+        self._emit(rows)
+
+    def add(self, rows: list[Mapping[str, Any]]) -> None:
+        with self._path.open("ab") as file:
+            file.write(history_bytes([dict(row) for row in rows]))
+        self._emit(rows)
+
+    def _emit(self, rows: list[Any]) -> None:
+        for row in rows:
+            split = row["split"]
+            if split not in self._writers:
+                self._writers[split] = tf.summary.create_file_writer(str(self._events / split))
+            with self._writers[split].as_default():
+                for name in ("loss", "accuracy"):
+                    tf.summary.scalar(name, row[name], step=row["step"])
+        for writer in self._writers.values():
+            writer.flush()
