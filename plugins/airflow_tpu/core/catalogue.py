@@ -128,6 +128,12 @@ def parse_type(name: str) -> tuple[str, int] | None:
     return (_GENERATIONS.get(family, family), chips) if chips else None
 
 
+def is_pod(accelerator_type: str) -> bool:
+    """Whether a type needs more than one worker VM, by Google's naming rule."""
+    generation, chips = parse_type(accelerator_type) or ("", 0)
+    return chips > (4 if generation in _COUNTS_CORES else 8)
+
+
 def _rows(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))

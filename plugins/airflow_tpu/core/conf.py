@@ -97,7 +97,7 @@ def _fields(catalogue: Catalogue) -> dict[str, Field]:
         "max_preemptions": Field(integer(0, MAX_PREEMPTIONS), 20),
         "provisioning": Field(choice((QUEUED_RESOURCE, NODE)), QUEUED_RESOURCE),
         "internal_ips": Field(boolean, False),
-        "environment": Field(script_environment.environment, ""),
+        "environment": Field(script_environment.environment, "", sensitive=True),
         "requirements": Field(lambda value: paths.relative_path(value) if value != "" else "", ""),
         "allow_paid_reason": Field(lambda value: text(500, empty=True)(value).strip(), ""),
     }

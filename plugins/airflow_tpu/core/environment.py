@@ -51,14 +51,14 @@ def arguments(value: Any) -> tuple[str, ...]:
 def environment(value: Any) -> dict[str, str]:
     """Environment variables: one ``KEY=VALUE`` a line, or a mapping.
 
-    :raises Invalid: for a bad or reserved name, a secret or more than 100 kB. A secret's value is never shown.
+    :raises Invalid: for a bad or reserved name, a secret or more than 100 kB.
     """
     pairs = list(value.items()) if isinstance(value, Mapping) else list(_pairs(plain(value)))
     found: dict[str, str] = {}
     for name, content in pairs:
         _check(name, plain(content))
         if name in found:
-            raise Invalid(f"has {name} twice", secret=True)
+            raise Invalid(f"has {name} twice")
         found[name] = content
     if len("\n".join(found.values()).encode()) > _LIMIT:
         raise Invalid(f"is longer than {_LIMIT} bytes")
@@ -78,19 +78,19 @@ def _pairs(lines: str) -> Iterable[tuple[str, str]]:
             continue
         name, equals, content = line.partition("=")
         if not equals:
-            raise Invalid(f"line {number} is not KEY=VALUE", secret=True)
+            raise Invalid(f"line {number} is not KEY=VALUE")
         yield name.strip(), content
 
 
 def _check(name: Any, content: str) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise Invalid("has a name that is not made of letters, digits and '_'", secret=True)
+        raise Invalid("has a name that is not made of letters, digits and '_'")
     if name.startswith("TRC_"):
-        raise Invalid(f"{name}: names with TRC_ are set by this package", secret=True)
+        raise Invalid(f"{name}: names with TRC_ are set by this package")
     if "\x00" in content:
-        raise Invalid(f"{name} has a NUL character", secret=True)
+        raise Invalid(f"{name} has a NUL character")
     if _SECRET_VALUE.search(content) or (_SECRET_NAME.search(name) and _could_be_secret(content)):
-        raise Invalid(f"{name} {_HINT}", secret=True)
+        raise Invalid(f"{name} {_HINT}")
 
 
 def _could_be_secret(content: str) -> bool:

@@ -42,11 +42,14 @@ class Field:
     """How to read one field.
 
     :param read: turns the raw value into the typed one, or raises :class:`Invalid`.
-    :param default: raw value of a missing field; :data:`REQUIRED` makes it a fault.
+    :param default: raw value of a missing field; :data:`REQUIRED` makes it a fault,
+        None lets it stay away.
+    :param sensitive: its value is never shown, right or wrong.
     """
 
     read: Callable[[Any], Any]
     default: Any = REQUIRED
+    sensitive: bool = False
 
 
 def read_fields(given: object, fields: Mapping[str, Field], prefix: str = "") -> tuple[dict[str, Any], list[Fault]]:
@@ -66,7 +69,8 @@ def read_fields(given: object, fields: Mapping[str, Field], prefix: str = "") ->
         try:
             values[name] = _read_one(raw, field)
         except Invalid as error:
-            faults.append(fault_of(prefix + name, None if raw is REQUIRED else raw, error))
+            hidden = REDACTED if field.sensitive else raw
+            faults.append(fault_of(prefix + name, None if raw is REQUIRED else hidden, error))
     return values, faults
 
 
@@ -87,6 +91,8 @@ def shown(value: object) -> object:
 def _read_one(raw: Any, field: Field) -> Any:
     if raw is REQUIRED:
         raise Invalid("is missing")
+    if raw is None and field.default is None:
+        return None
     if raw is None:
         raise Invalid("is null; give a value or leave the field out")
     return field.read(raw)
