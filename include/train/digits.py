@@ -133,7 +133,6 @@ def _train(options: argparse.Namespace, chosen: Chosen, digits: Digits, around: 
     attempt = Attempt(trainer, store, Cadence(options.save_every, options.save_secs), around)
     attempt.resume()
     attempt.train()
-    around.reporter.progress("exporting")
     values = finish(trainer, digits, contract.output_dir)
     around.say(f"done: test accuracy {values['metrics']['test_accuracy']['value']:.4f} after {trainer.step} steps")
     around.reporter.progress("finished")

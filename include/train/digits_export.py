@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
+import tensorflow as tf  # type: ignore[import-untyped]
 
 from digits_data import SIDE, Digits
 from digits_model import DigitsModel

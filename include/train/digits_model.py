@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
-import tensorflow as tf
+import keras  # type: ignore[import-untyped]
+import tensorflow as tf  # type: ignore[import-untyped]
 
 from digits_data import CLASSES, GREY_LEVELS, SIDE
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import tensorflow as tf
+import tensorflow as tf  # type: ignore[import-untyped]
 
 from digits_training import Trainer, history_bytes
 from trc_checkpoint import CheckpointStore
@@ -77,6 +77,7 @@ class Attempt:
             self._after_call(loss, accuracy)
         if self._durable_step < total:
             self._save("final")
+        self._report("exporting")
 
     def stop_if_asked(self) -> None:
         """Make the work durable and end the attempt if somebody asked for it.
@@ -107,19 +108,15 @@ class Attempt:
 
     def _after_call(self, loss: float, accuracy: float) -> None:
         step, settings = self._trainer.step, self._trainer.settings
-        rate = self._meter.rate(step)
-        left = settings.steps - step
-        progress = {"loss": loss, "accuracy": accuracy, "steps_per_second": rate, "eta_seconds": left / rate}
-        if self._meter.is_line_due() or left == 0:
-            self._around.say(
-                f"step {step:>5}/{settings.steps}  loss {loss:.4f}  accuracy {accuracy:.4f}  "
-                f"{rate:5.0f} steps/s  {left / rate:3.0f} s left"
-            )
-        if step % settings.eval_every == 0 or left == 0:
+        measured = {"loss": round(loss, 6), "accuracy": round(accuracy, 6), **self._meter.measure(step, settings.steps)}
+        is_last = step == settings.steps
+        if self._meter.is_line_due() or is_last:
+            self._around.say(progress_line(step, settings.steps, measured))
+        if step % settings.eval_every == 0 or is_last:
             self._history.add(self._trainer.close_row())
         if self._is_save_due():
             self._save("periodic")
-        self._report("training", **progress)
+        self._report("training", **measured)
 
     def _is_save_due(self) -> bool:
         step, every, seconds = self._trainer.step, self._cadence.every_steps, self._cadence.every_seconds
@@ -148,23 +145,31 @@ def next_call(steps: int, seconds: float) -> int:
     return max(1, min(2 * steps, int(steps * LONGEST_CALL / max(seconds, 1e-6))))
 
 
+def progress_line(step: int, total: int, measured: Mapping[str, float]) -> str:
+    """One line of the log."""
+    line = f"step {step:>{len(str(total))}}/{total}  loss {measured['loss']:.4f}  accuracy {measured['accuracy']:.4f}"
+    if "steps_per_second" not in measured:
+        return f"{line}  (compiled)"
+    return f"{line}  {measured['steps_per_second']:.0f} steps/s  {measured['eta_seconds']:.0f} s left"
+
+
 class _Meter:
-    """Steps per second over the last interval between two lines of the log."""
+    """Steps per second since the first call, which compiled and says nothing about the rate."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._since: tuple[float, int] | None = None
+        self._first: tuple[float, int] | None = None
         self._line_at = clock()
-        self._rate = 1.0
 
-    def rate(self, step: int) -> float:
+    def measure(self, step: int, total: int) -> dict[str, float]:
         now = self._clock()
-        if self._since is None:  # the first call compiled: it says nothing about the rate
-            self._since = (now, step)
-        elapsed = now - self._since[0]
-        if elapsed > 0 and step > self._since[1]:
-            self._rate = (step - self._since[1]) / elapsed
-        return self._rate
+        if self._first is None:
+            self._first = (now, step)
+        seconds, steps = now - self._first[0], step - self._first[1]
+        if steps <= 0 or seconds <= 0:
+            return {}
+        rate = steps / seconds
+        return {"steps_per_second": round(rate, 3), "eta_seconds": round((total - step) / rate, 3)}
 
     def is_line_due(self) -> bool:
         if self._clock() - self._line_at < SECONDS_BETWEEN_LINES:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import keras
-import tensorflow as tf
+import keras  # type: ignore[import-untyped]
+import tensorflow as tf  # type: ignore[import-untyped]
 
 from digits_data import Digits, Split, stream
 from digits_model import DigitsModel, optimizer

@@ -38,8 +38,7 @@ class Chosen:
 
     @property
     def description(self) -> str:
-        name = type(self.strategy).__name__
-        return f"{self.platform}, {self.replicas} replica{'' if self.replicas == 1 else 's'}, {name}"
+        return f"{self.platform}, {self.replicas} replica{'' if self.replicas == 1 else 's'}"
 
 
 def tpu_target(environ: Mapping[str, str], root: Path = Path("/")) -> str | None:
@@ -109,11 +108,11 @@ def _or_refuse(step: Callable[[], Any], target: str) -> Any:
     try:
         return step()
     except Exception as error:
-        cause = " ".join(str(error).split())[:300]
+        cause = " ".join(str(error).split())[:160]
         raise ContractExit(
             EXIT_NO_ACCELERATOR,
-            f"the TPU {target!r} did not initialise ({type(error).__name__}: {cause}). Nothing was trained: this script "
-            "never falls back to the CPU. The usual causes are a wheel without TPU support (install "
+            f"the TPU {target!r} did not initialise ({type(error).__name__}: {cause}). Nothing was trained: this "
+            "script never falls back to the CPU. The usual causes are a wheel without TPU support (install "
             "requirements-tpu.txt, not tensorflow) and another process that holds the TPU",
         ) from error
 
