@@ -1,0 +1,131 @@
+"""What is to be run on a TPU VM, and the name under which it is found again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from airflow_tpu.errors import ConfigError, Fault
+
+_RUN_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")  # as the runner demands: it becomes a directory
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class RunRef:
+    """Names one attempt on one worker.
+
+    :param run_name: name of the run, equal for all its attempts.
+    :param attempt: number of the attempt, from 1.
+    """
+
+    run_name: str
+    attempt: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The one JSON form."""
+        return {"run_name": self.run_name, "attempt": self.attempt}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RunRef:
+        """Read :meth:`to_json` back."""
+        return cls(data["run_name"], data["attempt"])
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """One attempt of a run: what is started and under which conditions.
+
+    :param run_name: name of the run: lower-case letters, digits and hyphens.
+    :param attempt: number of the attempt, from 1.
+    :param argv: program and arguments; a relative program is looked up from ``working_dir``.
+    :param environment: added to the login's environment; never shown, it may hold what must not be logged.
+    :param working_dir: relative to the unpacked bundle.
+    :param setup: run first, with the same log; if it fails, the run has failed in phase ``setup``.
+    :param grace_secs: seconds between the request to stop and the kill.
+    :param deadline: Unix time at which the worker stops the run by itself, None for never.
+    :param artifacts: glob patterns below the output directory; each must match something when the run is done.
+    :raises ConfigError: with every fault at once.
+    """
+
+    run_name: str
+    attempt: int
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    working_dir: str = ""
+    setup: tuple[str, ...] = ()
+    grace_secs: float = 30.0
+    deadline: float | None = None
+    artifacts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        faults = [*self._name_faults(), *self._command_faults(), *self._time_faults(), *self._path_faults()]
+        if faults:
+            raise ConfigError(faults, f"job {self.run_name}")
+
+    @property
+    def ref(self) -> RunRef:
+        """The name of this attempt."""
+        return RunRef(self.run_name, self.attempt)
+
+    def _name_faults(self) -> list[Fault]:
+        faults = []
+        if not _RUN_NAME.fullmatch(self.run_name):
+            faults.append(Fault("run_name", self.run_name, "lower-case letters, digits and hyphens, 63 at most"))
+        if self.attempt < 1:
+            faults.append(Fault("attempt", self.attempt, "attempts count from 1"))
+        return faults
+
+    def _command_faults(self) -> list[Fault]:
+        faults = []
+        if not self.argv or not self.argv[0]:
+            faults.append(Fault("argv", self.argv, "names no program"))
+        if any("\0" in word for word in (*self.argv, *self.setup)):
+            faults.append(Fault("argv", self.argv, "an argument cannot hold a NUL character"))
+        for name, value in self.environment.items():
+            if not _VARIABLE.fullmatch(name) or "\0" in value:
+                faults.append(Fault("environment", name, "not a variable that can be set"))
+        return faults
+
+    def _time_faults(self) -> list[Fault]:
+        faults = []
+        if not 0 <= self.grace_secs < float("inf"):
+            faults.append(Fault("grace_secs", self.grace_secs, "a number of seconds, 0 or more"))
+        if self.deadline is not None and not 0 < self.deadline < float("inf"):
+            faults.append(Fault("deadline", self.deadline, "a Unix time in seconds"))
+        return faults
+
+    def _path_faults(self) -> list[Fault]:
+        paths = [("working_dir", self.working_dir), *(("artifacts", pattern) for pattern in self.artifacts)]
+        return [Fault(name, path, "must stay below its directory") for name, path in paths if not _stays_below(path)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The one JSON form, which is also what the runner reads."""
+        return {
+            "run_name": self.run_name,
+            "attempt": self.attempt,
+            "argv": list(self.argv),
+            "environment": dict(self.environment),
+            "working_dir": self.working_dir,
+            "setup": list(self.setup),
+            "grace_secs": self.grace_secs,
+            "deadline": self.deadline,
+            "artifacts": list(self.artifacts),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> JobSpec:
+        """Read :meth:`to_json` back.
+
+        :raises ConfigError: as the constructor.
+        """
+        sequences = {name: tuple(data[name]) for name in ("argv", "setup", "artifacts")}
+        return cls(**{**data, **sequences})
+
+
+def _stays_below(path: str) -> bool:
+    parts = PurePosixPath(path)
+    return not parts.is_absolute() and ".." not in parts.parts and "\0" not in path

@@ -1,0 +1,159 @@
+"""A stand-in for a TPU VM's login: a home directory and the runner, called as plain processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from airflow_tpu import protocol
+from airflow_tpu.core.bundle import Bundle, RunnerArchive
+from airflow_tpu.core.job import JobSpec, RunRef
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+T = TypeVar("T")
+
+
+def pythons() -> list[str]:
+    """Interpreters that can run the runner, oldest first: python3.8 on PATH or under pyenv, then this one."""
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    found = [shutil.which("python3.8"), *map(str, sorted(versions.glob("3.8.*/bin/python")))]
+    return [path for path in found if path and _works(path)] + [sys.executable]
+
+
+def _works(python: str) -> bool:
+    """A pyenv shim of a version that is not selected exists but does not run."""
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
+
+
+def until(condition: Callable[[], T], seconds: float = 20.0) -> T:
+    """Wait for other processes: return the first true value of ``condition``."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+    return value
+
+
+class Machine:
+    """Runs the runner's commands with a home of its own.
+
+    :param home: the login's home.
+    :param python: the interpreter.
+    """
+
+    def __init__(self, home: Path, python: str) -> None:
+        self.home = home
+        self.python = python
+        runner = home / "runner"
+        runner.mkdir(parents=True)
+        subprocess.run(
+            ["tar", "-xf", "-", "-C", str(runner)],
+            input=RunnerArchive.build(REPOSITORY / "include" / "remote").data,
+            check=True,
+        )
+        self._runner = runner / "runner.py"
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line of a runner command."""
+        return [self.python, str(self._runner), *arguments]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """What a login finds."""
+        return {"HOME": str(self.home), "PATH": os.environ["PATH"], **more}
+
+    def ask(self, *arguments: str, data: bytes = b"", **more: str) -> dict[str, Any]:
+        """Run a command that gives one answer."""
+        done = subprocess.run(
+            self.command(*arguments), input=data, capture_output=True, env=self.environment(**more), check=False
+        )
+        assert done.stdout, done.stderr.decode()
+        return protocol.decode(done.stdout.splitlines()[-1])
+
+    def start(self, *argv: str, run: RunRef = RunRef("run", 1), **fields: Any) -> dict[str, Any]:
+        """Start a job with an empty bundle."""
+        job = JobSpec(run.run_name, run.attempt, argv, **fields)
+        return self.ask("start", data=request(job, Bundle("", empty_tar())))
+
+    def status(self, run: RunRef = RunRef("run", 1)) -> dict[str, Any]:
+        """Answer of the status command."""
+        return self.ask("status", *named(run))
+
+    def stop(self, grace: float, run: RunRef = RunRef("run", 1)) -> dict[str, Any]:
+        """Answer of the stop command."""
+        return self.ask("stop", *named(run), "--grace", str(grace))
+
+    def result(self, run: RunRef = RunRef("run", 1)) -> dict[str, Any]:
+        """Wait for the end of a run; return its result."""
+        path = self.attempt(run) / protocol.EXIT_FILE
+        until(path.exists)
+        result: dict[str, Any] = json.loads(path.read_text())
+        return result
+
+    def run(self, *argv: str, **fields: Any) -> dict[str, Any]:
+        """Start a job and wait for its result."""
+        assert self.start(*argv, **fields)["type"] == protocol.STARTED
+        return self.result()
+
+    def attempt(self, run: RunRef = RunRef("run", 1)) -> Path:
+        """The directory of an attempt."""
+        return self.home / protocol.ROOT_DIR / protocol.RUNS_DIR / run.run_name / f"attempt-{run.attempt}"
+
+    def log(self, run: RunRef = RunRef("run", 1)) -> bytes:
+        """The log of an attempt."""
+        return (self.attempt(run) / protocol.LOG_FILE).read_bytes()
+
+    def recorded(self, run: RunRef = RunRef("run", 1)) -> dict[str, Any]:
+        """What the supervisor has recorded of itself and its command."""
+        document: dict[str, Any] = json.loads((self.attempt(run) / protocol.PID_FILE).read_text())
+        return document
+
+    def end_all(self) -> None:
+        """Kill what is left of every attempt below this home, supervisors included."""
+        for process in processes_with(f"HOME={self.home}"):
+            os.kill(process, signal.SIGKILL)
+
+
+def request(job: JobSpec, bundle: Bundle) -> bytes:
+    """What the start command reads."""
+    described = {"length": len(bundle.data), "sha256": bundle.sha256}
+    return protocol.encode(protocol.START, job=job.to_json(), bundle=described) + bundle.data
+
+
+def named(run: RunRef) -> tuple[str, ...]:
+    """The options that name an attempt."""
+    return ("--run", run.run_name, "--attempt", str(run.attempt))
+
+
+def empty_tar() -> bytes:
+    """An archive without members."""
+    return b"\0" * 1024
+
+
+def processes_with(variable: str) -> list[int]:
+    """Live processes that have been started with ``NAME=value`` in their environment."""
+    return [pid for pid, variables in _environments().items() if variable.encode() in variables]
+
+
+def _environments() -> Mapping[int, list[bytes]]:
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                found[int(entry.name)] = (entry / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+    return found
+
+
+def second(run: RunRef) -> RunRef:
+    """The next attempt of the same run."""
+    return replace(run, attempt=run.attempt + 1)

@@ -1,0 +1,171 @@
+"""A session against a real SSH server of the local cloud."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import asyncssh
+import pytest
+
+from airflow_tpu.core.bundle import Bundle
+from airflow_tpu.core.job import JobSpec, RunRef
+from airflow_tpu.core.messages import Finished, FollowMessage, Gone, Heartbeat, LogChunk
+from airflow_tpu.errors import ConfigError, ConnectionFailed, HostKeyMismatch, LoginRefused
+from airflow_tpu.hooks.run import Login, RunSession, Timing, WorkerAddress
+from localcloud.vm.driver import SSHKey, Worker
+
+JOB = JobSpec("run", 1, ("bash", "./say.sh", "hello"))
+# Grows by a line ten times a second, for as long as it is let.
+TALKER = JobSpec("run", 1, ("bash", "-c", "i=0; while sleep 0.1; do echo line $((i++)); done"), grace_secs=1.0)
+
+
+async def everything(session: RunSession, run: RunRef, from_offset: int | None = None) -> list[FollowMessage]:
+    """All messages of a follower."""
+    return [message async for message in session.follow(run, from_offset)]
+
+
+def text(messages: list[FollowMessage]) -> bytes:
+    """The log in them."""
+    return b"".join(message.data for message in messages if isinstance(message, LogChunk))
+
+
+async def test_a_run_is_started_followed_and_found_again(
+    address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle
+) -> None:
+    """A started run delivers its log and its result, and a second start finds the first."""
+    async with RunSession(address, login, timing) as session:
+        await session.check()
+        started = await session.start(JOB, bundle)
+        messages = await everything(session, JOB.ref)
+        again = await session.start(JOB, bundle)
+    assert started.created
+    assert text(messages) == b"hello\n"
+    assert isinstance(messages[-1], Finished)
+    assert messages[-1].result["exit_code"] == 0
+    assert (again.created, again.pid) == (False, started.pid)
+
+
+async def test_a_cut_connection_is_a_third_outcome_and_the_log_goes_on_from_the_byte(
+    worker: Worker, address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle
+) -> None:
+    """After cuts the run goes on, and the pieces join to the log without a gap or a repetition."""
+    received = b""
+    async with RunSession(address, login, timing) as session:
+        await session.start(TALKER, bundle)
+    for _ in range(3):
+        with pytest.raises(ConnectionFailed):
+            async with RunSession(address, login, timing) as session:
+                async for message in session.follow(TALKER.ref, len(received)):
+                    if isinstance(message, LogChunk):
+                        assert message.offset == len(received)
+                        received += message.data
+                        await worker.drop()
+    async with RunSession(address, login, timing) as session:
+        stopped = await session.stop(TALKER.ref, 1.0)
+        received += text(await everything(session, TALKER.ref, len(received)))
+        whole = text(await everything(session, TALKER.ref, 0))
+    assert stopped.survivors == ()
+    assert received == whole
+    assert whole.startswith(b"line 0\nline 1\n")
+
+
+async def test_a_new_follower_begins_behind_what_was_delivered(
+    address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle
+) -> None:
+    """Without an offset the log starts behind the last chunk that a follower has consumed."""
+    job = replace(JOB, argv=("bash", "-c", "echo one; until [ -e go ]; do sleep 0.05; done; echo two"))
+    async with RunSession(address, login, timing) as session:
+        await session.start(job, bundle)
+        async for message in session.follow(job.ref):
+            if isinstance(message, Heartbeat) and (await session.status(job.ref)).delivered == 4:
+                break
+        await session._open.run('touch "$HOME"/.airflow-tpu/runs/run/attempt-1/bundle/go')
+        rest = await everything(session, job.ref)
+    assert text(rest) == b"two\n"
+
+
+async def test_a_frozen_machine_is_noticed(
+    worker: Worker, address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle
+) -> None:
+    """A connection that only falls silent ends as a failed one, long before TCP would tell."""
+    async with RunSession(address, login, timing) as session:
+        await session.start(TALKER, bundle)
+        async with asyncio.timeout(15):
+            with pytest.raises(ConnectionFailed):
+                async for message in session.follow(TALKER.ref):
+                    if isinstance(message, LogChunk):
+                        await worker.freeze()
+    await worker.thaw()
+    async with RunSession(address, login, timing) as session:
+        assert (await session.status(TALKER.ref)).state == "running"
+
+
+async def test_an_unknown_run_is_gone(address: WorkerAddress, login: Login, timing: Timing) -> None:
+    """Following, asking for and stopping a run that this machine never saw give clear answers."""
+    async with RunSession(address, login, timing) as session:
+        messages = await everything(session, RunRef("other", 1))
+        status = await session.status(RunRef("other", 1))
+        stopped = await session.stop(RunRef("other", 1), 1.0)
+    assert messages == [Gone("no-pid", "this machine knows no attempt 1 of other")]
+    assert (status.state, stopped.state) == ("absent", "absent")
+
+
+async def test_another_host_key_is_refused_at_once(address: WorkerAddress, login: Login, timing: Timing) -> None:
+    """A worker that shows another key than the pinned one is not talked to, inside the boot window or not."""
+    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
+    with pytest.raises(HostKeyMismatch, match="another host key"):
+        async with RunSession(replace(address, host_key=other), login, timing):
+            pass
+
+
+async def test_the_first_key_is_pinned_for_what_follows(
+    worker: Worker, address: WorkerAddress, login: Login, timing: Timing
+) -> None:
+    """Without a known key the first one is trusted, reported, and the only one accepted afterwards."""
+    async with RunSession(replace(address, host_key=None), login, timing) as session:
+        pinned = session.address
+    assert pinned.host_key == address.host_key
+    await worker.rotate_host_key()
+    with pytest.raises(HostKeyMismatch):
+        async with RunSession(pinned, login, timing):
+            pass
+
+
+async def test_a_late_key_is_waited_for(
+    worker: Worker, address: WorkerAddress, login: Login, timing: Timing, ssh_key: SSHKey
+) -> None:
+    """A key that arrives after sshd lets the login in, as long as the boot window is open."""
+    await worker.set_keys(())
+    late = asyncio.get_running_loop().call_later(1.0, lambda: arrived.append(asyncio.ensure_future(arrive())))
+    arrived: list[asyncio.Future[None]] = []
+
+    async def arrive() -> None:
+        await worker.set_keys((ssh_key,))
+
+    async with RunSession(address, login, timing) as session:
+        await session.check()
+    assert late.when() <= asyncio.get_running_loop().time()
+    await asyncio.gather(*arrived)
+
+
+async def test_refusals_are_told_apart(worker: Worker, address: WorkerAddress, login: Login, timing: Timing) -> None:
+    """After the boot window a missing key, a closed port and a silent machine have different errors and texts."""
+    impatient = replace(timing, boot_window=0.0, connect=1.0)
+    await worker.set_keys(())
+    with pytest.raises(LoginRefused, match="OS Login"):
+        await RunSession(address, login, impatient).__aenter__()
+    await worker.refuse()
+    with pytest.raises(ConnectionFailed, match="sshd is not running"):
+        await RunSession(address, login, impatient).__aenter__()
+    await worker.accept()
+    await worker.freeze()
+    with pytest.raises(ConnectionFailed, match="firewall"):
+        await RunSession(address, login, impatient).__aenter__()
+
+
+async def test_a_damaged_private_key_is_a_configuration_error(address: WorkerAddress, timing: Timing) -> None:
+    """A key that cannot be read is reported before any connection, and not shown."""
+    with pytest.raises(ConfigError) as caught:
+        await RunSession(address, Login("ml-user", "-----BEGIN NONSENSE"), timing).__aenter__()
+    assert "NONSENSE" not in str(caught.value)
