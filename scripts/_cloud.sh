@@ -2,8 +2,8 @@
 # The local cloud, for scripts/demo and scripts/up. Sourced after _lib.sh and _airflow.sh, never run.
 
 CLOUD_STATE=${CLOUD_STATE:-$ROOT/.localcloud}
-# The bucket and region that include/grants/ names.
-DEMO_BUCKET=trc-demo
+# The bucket that include/grants/local.yaml names, and where it lies.
+DEMO_BUCKET=trc-local
 DEMO_BUCKET_LOCATION=US-CENTRAL1
 
 localcloud() {
