@@ -1,0 +1,153 @@
+"""How a run ended, and what that means for the next try."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow_tpu.errors import (
+    AcceleratorMissing,
+    ConnectionFailed,
+    DeadlineExceeded,
+    NothingProduced,
+    RunFailed,
+    RunInterrupted,
+    StorageUnreachable,
+    TPUError,
+)
+
+_STOPPED = {
+    75: "stopped on request with its checkpoint safe; the next attempt resumes there",
+    76: "stopped on request before its last work was safe; the next attempt resumes from an earlier checkpoint",
+}
+_FINAL = {
+    64: "the script refused its configuration",
+    65: "the data are not the expected ones",
+    66: "the script refused to resume: the checkpoints are damaged or belong to another configuration",
+    70: "training diverged",
+    126: "the script is not executable",
+    127: "the command was not found (a missing interpreter, or Windows line ends in the script's first line)",
+}
+_TRANSPORT = frozenset({124, 255})
+_OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
+_OUTSIDE_CODES = {128 + number: number for number in _OUTSIDE}
+_CRASH = "the process crashed; on a TPU that is often a libtpu that does not fit the installed TensorFlow"
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What the runner on the worker recorded of one attempt.
+
+    :param exit_code: exit status, None if a signal ended it.
+    :param signal: number of the signal, None if it exited.
+    :param phase: ``setup`` (installing requirements) or ``run``.
+    :param stopped: somebody asked it to stop.
+    :param deadline: it was stopped because its deadline had passed.
+    :param missing_artifacts: declared artifacts that are not there.
+    :param leftovers_killed: processes it left behind, ended by the runner.
+    :param log_size: bytes of its log.
+    :param started_at: Unix seconds.
+    :param ended_at: Unix seconds.
+    """
+
+    exit_code: int | None
+    signal: int | None = None
+    phase: str = "run"
+    stopped: bool = False
+    deadline: bool = False
+    missing_artifacts: tuple[str, ...] = ()
+    leftovers_killed: int = 0
+    log_size: int = 0
+    started_at: float = 0.0
+    ended_at: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran."""
+        return max(0.0, self.ended_at - self.started_at)
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words."""
+        if self.signal is None:
+            return f"exit code {self.exit_code}"
+        return f"signal {self.signal} ({_signal_name(self.signal)})"
+
+    @property
+    def ended(self) -> datetime:
+        """When it ended, by the worker's clock."""
+        return datetime.fromtimestamp(self.ended_at, tz=UTC)
+
+    def to_json(self) -> dict[str, Any]:
+        """The one JSON form."""
+        return asdict(self) | {"missing_artifacts": list(self.missing_artifacts)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RunResult:
+        """Read the runner's result; fields of later versions are ignored.
+
+        :raises ValueError: if it says neither an exit code nor a signal, or both.
+        """
+        if (data.get("exit_code") is None) == (data.get("signal") is None):
+            raise ValueError(f"a result has an exit code or a signal: {dict(data)}")
+        known = {name: data[name] for name in cls.__dataclass_fields__ if data.get(name) is not None}
+        known["missing_artifacts"] = tuple(known.get("missing_artifacts", ()))
+        return cls(**{"exit_code": None, **known})
+
+
+def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:
+    """The error a result stands for, by the exit-code contract of the training script; None if it is done.
+
+    Whether a TPU that was being taken away is behind a signal, only the TPU's state can tell: ask it next.
+
+    :param result: what the runner recorded.
+    :param tail: last lines of the log, shown when the user's code failed.
+    """
+    if result.exit_code == 0:
+        return _of_success(result)
+    if result.deadline:
+        return DeadlineExceeded(f"the run's deadline passed and it was stopped ({result.how}); raise deadline_hours")
+    if result.phase == "setup":
+        return _failed(result, "the requirements could not be installed", tail)
+    if result.exit_code in _STOPPED:
+        return RunInterrupted(f"the run {_STOPPED[result.exit_code]} ({result.how})")
+    if result.exit_code == 69:
+        return AcceleratorMissing(
+            f"the promised TPU did not initialise ({result.how}); the run did not fall back to CPU"
+        )
+    if result.exit_code == 74:
+        return StorageUnreachable(f"the script could not reach its storage ({result.how})")
+    if result.exit_code in _TRANSPORT:
+        return ConnectionFailed(f"the connection ended, not the script ({result.how}); attaching again")
+    return _of_signal_or_code(result, tail)
+
+
+def _of_success(result: RunResult) -> TPUError | None:
+    if not result.missing_artifacts:
+        return None
+    missing = ", ".join(result.missing_artifacts)
+    return NothingProduced(f"the script ended well, but did not write what it declared: {missing}")
+
+
+def _of_signal_or_code(result: RunResult, tail: str) -> TPUError:
+    number = result.signal or _OUTSIDE_CODES.get(result.exit_code or 0)
+    if result.stopped or number in _OUTSIDE:
+        hint = "; without a preemption, the worker may be out of memory" if number == signal.SIGKILL else ""
+        return RunInterrupted(f"the run was ended from outside ({result.how}){hint}")
+    if result.signal is not None or result.exit_code in (128 + signal.SIGABRT, 128 + signal.SIGSEGV):
+        return _failed(result, _CRASH, tail)
+    return _failed(result, _FINAL.get(result.exit_code or 0, "the script failed"), tail)
+
+
+def _failed(result: RunResult, meaning: str, tail: str) -> RunFailed:
+    return RunFailed(f"{meaning} ({result.how}); what it wrote is kept", result.exit_code, tail)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
