@@ -20,6 +20,7 @@ from localcloud.gcs.store import Store
 from localcloud.gcs.wire import Call, ClientGone, CutConnection, FileBody, Reply
 
 _CHUNK = 256 * 1024
+_VIRTUAL_HOST = ".storage.googleapis.com"  # BUCKET.storage.googleapis.com/OBJECT
 # An object name of 1,024 bytes is 3,072 characters when percent-encoded, and a copy names two of them.
 _LINE_LIMIT = 64 * 1024
 
@@ -91,6 +92,8 @@ class GCSServer:
 
     def _call(self, request: web.BaseRequest) -> Call:
         path, _, query = request.raw_path.partition("?")
+        if request.host.endswith(_VIRTUAL_HOST):
+            path = "/" + request.host.removesuffix(_VIRTUAL_HOST) + path
         scheme = request.headers.get("X-Forwarded-Proto", "http")
         headers = CIMultiDict(request.headers)
         pairs = parse_qsl(query, keep_blank_values=True)

@@ -128,13 +128,21 @@ class BlobFolder:
         os.link(self.path(blob), self.path(fresh))
         return fresh
 
-    def join(self, blobs: Iterable[str]) -> Content:
-        """Write several files one after the other into a new one (blocking)."""
+    @contextmanager
+    def owned(self, blob: str) -> Iterator[None]:
+        """Delete a finished file if anything inside fails: nobody will name it then."""
+        try:
+            yield
+        except BaseException:
+            self.remove(blob)
+            raise
+
+    def join(self, files: Iterable[BinaryIO]) -> Content:
+        """Write several open files one after the other into a new one (blocking)."""
         with self.writing() as writer:
-            for blob in blobs:
-                with self.open(blob) as file:
-                    while data := file.read(COPY_CHUNK):
-                        writer.write(data)
+            for file in files:
+                while data := file.read(COPY_CHUNK):
+                    writer.write(data)
             return writer.content()
 
     def remove(self, *blobs: str) -> None:

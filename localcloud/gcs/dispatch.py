@@ -7,8 +7,9 @@ from typing import Any
 
 from localcloud.clock import Clock
 from localcloud.faults import Fault, FaultBook
+from localcloud.gcs import batch, signed_urls
 from localcloud.gcs.errors import GCSError
-from localcloud.gcs.routes import route
+from localcloud.gcs.routes import Handler, route
 from localcloud.gcs.store import Store
 from localcloud.gcs.wire import Call, CutConnection, Reply
 
@@ -46,7 +47,7 @@ class Dispatcher:
             return _refusal(call, error)
 
     async def _attempt(self, call: Call) -> Reply:
-        handler = route(call)
+        handler = self._handler(call)
         self.requests[call.op] += 1
         fault = self._faults.take("gcs.request", method=call.method, bucket=call.bucket, object=call.object, op=call.op)
         await self._before(fault)
@@ -54,6 +55,18 @@ class Dispatcher:
         if fault and fault.params.get("action") == "lose-response":
             raise CutConnection
         return reply
+
+    def _handler(self, call: Call) -> Handler:
+        if call.method == "POST" and batch.PATH.fullmatch(call.path):
+            call.op = "batch"
+            return self._batch
+        handler = route(call)
+        if signed_urls.is_signed(call):
+            signed_urls.check(call, self.store.now())
+        return handler
+
+    async def _batch(self, store: Store, call: Call) -> Reply:
+        return await batch.answer_all(self.answer, call)
 
     async def _before(self, fault: Fault | None) -> None:
         params: dict[str, Any] = dict(fault.params) if fault else {}
@@ -69,7 +82,7 @@ class Dispatcher:
 def _refusal(call: Call, error: GCSError) -> Reply:
     if error.status == 304:
         return Reply(304)
-    reply = Reply.xml(error.as_xml(), error.status) if call.is_xml else Reply.json(error.as_json(), error.status)
+    reply = Reply.xml(error.as_xml(), error.status) if not call.is_json else Reply.json(error.as_json(), error.status)
     if error.status == 416:
         reply.headers["Content-Range"] = "bytes */*"
     return reply

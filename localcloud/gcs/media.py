@@ -27,7 +27,7 @@ def read(store: Store, call: Call, row: Generation) -> Reply:
 
     :raises GCSError: 416 if the range lies outside it.
     """
-    headers = _headers(row)
+    headers = headers_of(row)
     if _wants_plain(call, row):
         # https://cloud.google.com/storage/docs/transcoding: the range is ignored and the length not known beforehand.
         del headers["Content-Encoding"]
@@ -46,7 +46,8 @@ def _wants_plain(call: Call, row: Generation) -> bool:
     return stored and not accepts and "no-transform" not in str(row.meta.get("cacheControl", ""))
 
 
-def _headers(row: Generation) -> CIMultiDict[str]:
+def headers_of(row: Generation) -> CIMultiDict[str]:
+    """Return the response headers that describe a generation."""
     content = row.content
     hashes = f"crc32c={content.crc32c}" + (f",md5={content.md5}" if content.md5 else "")
     headers = CIMultiDict(

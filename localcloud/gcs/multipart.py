@@ -39,6 +39,8 @@ class RelatedReader:
         self._marker = b"--" + boundary
         self._line_end = b"\r\n"
         self._buffer = b""
+        #: Whether the last part has been read.
+        self.done = False
 
     async def _fill(self) -> None:
         try:
@@ -97,5 +99,6 @@ class RelatedReader:
     async def _end_of_marker(self) -> None:
         while len(self._buffer) < 2:
             await self._fill()
-        if not self._buffer.startswith(b"--"):
+        self.done = self._buffer.startswith(b"--")
+        if not self.done:
             await self._until(b"\n")

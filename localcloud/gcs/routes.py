@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
-from localcloud.gcs import bucket_api, inserts, object_api, upload_api
+from localcloud.gcs import bucket_api, copies, inserts, object_api, upload_api, xml_api, xml_uploads
 from localcloud.gcs.errors import GCSError
 from localcloud.gcs.store import Store
 from localcloud.gcs.wire import Call, Reply
@@ -31,6 +31,7 @@ class Route:
     :param path: pattern of the percent-encoded path.
     :param handler: answers the request.
     :param needs: query parameter that must be present, or empty.
+    :param xml: whether it belongs to the XML interface.
     """
 
     op: str
@@ -38,6 +39,7 @@ class Route:
     path: re.Pattern[str]
     handler: Handler
     needs: str = ""
+    xml: bool = False
 
 
 def _json(op: str, method: str, path: str, handler: Handler, needs: str = "") -> Route:
@@ -48,6 +50,14 @@ def _upload(op: str, method: str, handler: Handler, needs: str = "") -> Route:
     return Route(op, method, re.compile("(?:/resumable)?/upload/storage/v1" + _B + "/o"), handler, needs)
 
 
+def _xml(op: str, method: str, handler: Handler, needs: str = "") -> Route:
+    return Route(op, method, re.compile("/(?P<bucket>[^/]+)/(?P<object>.+)", re.S), handler, needs, xml=True)
+
+
+_TO_BUCKET = r"/b/(?P<to_bucket>[^/]+)"
+_TO_OBJECT = r"/o/(?P<to_object>[^/]+)"
+
+# The first line that fits answers.
 ROUTES: list[Route] = [
     _upload("uploads.put", "PUT", upload_api.put, "upload_id"),
     _upload("uploads.put", "POST", upload_api.put, "upload_id"),
@@ -63,11 +73,26 @@ ROUTES: list[Route] = [
     _json("buckets.policy", "GET", _B + "/iam", bucket_api.policy),
     _json("buckets.permissions", "GET", _B + "/iam/testPermissions", bucket_api.permissions),
     _json("objects.list", "GET", _B + "/o/?", bucket_api.list_objects),
+    _json("objects.compose", "POST", _B + _O + "/compose", copies.compose),
+    _json("objects.rewrite", "POST", _B + _O + "/rewriteTo" + _TO_BUCKET + _TO_OBJECT, copies.rewrite),
+    _json("objects.copy", "POST", _B + _O + "/copyTo" + _TO_BUCKET + _TO_OBJECT, copies.copy),
+    _json("objects.move", "POST", _B + _O + "/moveTo" + _TO_OBJECT, copies.move),
     _json("objects.get", "GET", _B + _O, object_api.get),
     _json("objects.patch", "PATCH", _B + _O, object_api.patch),
     _json("objects.update", "PUT", _B + _O, object_api.update),
     _json("objects.delete", "DELETE", _B + _O, object_api.delete),
     Route("objects.get", "GET", re.compile("/download/storage/v1" + _B + _O), object_api.get),
+    _xml("uploads.put", "PUT", upload_api.put, "upload_id"),
+    _xml("uploads.cancel", "DELETE", upload_api.cancel, "upload_id"),
+    _xml("parts.put", "PUT", xml_uploads.put_part, "uploadId"),
+    _xml("parts.complete", "POST", xml_uploads.complete, "uploadId"),
+    _xml("parts.abort", "DELETE", xml_uploads.abort, "uploadId"),
+    _xml("parts.start", "POST", xml_uploads.start, "uploads"),
+    _xml("uploads.start", "POST", xml_api.start),
+    _xml("objects.media", "GET", xml_api.get),
+    _xml("objects.media", "HEAD", xml_api.get),
+    _xml("objects.insert", "PUT", xml_api.put),
+    _xml("objects.delete", "DELETE", xml_api.delete),
 ]
 
 
@@ -78,11 +103,19 @@ def route(call: Call) -> Handler:
     """
     for line in ROUTES:
         match = line.path.fullmatch(call.path) if line.method == call.method else None
-        if match and (not line.needs or line.needs in call.query):
+        if match and (not line.needs or line.needs in call.query) and line.xml != call.is_json:
             call.names = {name: decoded(text) for name, text in match.groupdict("").items()}
-            call.op = "objects.media" if line.op == "objects.get" and call.query.get("alt") == "media" else line.op
+            call.op = _op(call, line.op)
             return line.handler
     raise GCSError(404, "notFound", f"Nothing answers {call.method} {call.path}")
+
+
+def _op(call: Call, op: str) -> str:
+    if op == "objects.get" and call.query.get("alt") == "media":
+        return "objects.media"
+    if op == "objects.insert" and call.query.get("uploadType") == "resumable":
+        return "uploads.start"
+    return op
 
 
 def decoded(text: str) -> str:

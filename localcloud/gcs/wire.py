@@ -7,6 +7,7 @@ part of a batch. Bodies are streams in both directions: an object never sits in 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -15,6 +16,9 @@ from multidict import CIMultiDict
 
 from localcloud.gcs.errors import GCSError
 
+_JSON_PATH = re.compile(
+    "(/storage|/upload/storage|/resumable/upload/storage|/download/storage|/batch/storage)/v1|/batch$"
+)
 MAX_JSON_BYTES = 4 * 1024 * 1024
 
 
@@ -58,9 +62,9 @@ class Call:
         return self.names.get("bucket", "")
 
     @property
-    def is_xml(self) -> bool:
-        """Whether the request came by the XML interface, whose refusals are XML."""
-        return self.op.startswith("xml.")
+    def is_json(self) -> bool:
+        """Whether the request came by the JSON interface; all other paths belong to the XML one."""
+        return _JSON_PATH.match(self.path) is not None
 
     @property
     def object(self) -> str:
