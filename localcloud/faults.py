@@ -95,6 +95,16 @@ class _Entry:
     skipped: int = 0
     used: int = 0
 
+    def strikes(self, point: str, attributes: Mapping[str, str]) -> bool:
+        """Count this event if it concerns the fault, and return whether the fault spoils it."""
+        if self.used >= self.fault.times or not self.fault.matches(point, attributes):
+            return False
+        if self.skipped < self.fault.after:
+            self.skipped += 1
+            return False
+        self.used += 1
+        return True
+
 
 class FaultBook:
     """All faults of one local cloud; safe to use from several threads (the storage server and tests share it)."""
@@ -121,15 +131,12 @@ class FaultBook:
         A matching fault that still has events to let pass counts this one and steps aside for the next fault.
         """
         with self._lock:
-            for entry in self._entries:
-                if entry.used >= entry.fault.times or not entry.fault.matches(point, attributes):
-                    continue
-                if entry.skipped < entry.fault.after:
-                    entry.skipped += 1
-                    continue
-                entry.used += 1
-                return entry.fault
-        return None
+            return next((entry.fault for entry in self._entries if entry.strikes(point, attributes)), None)
+
+    def take_all(self, point: str, **attributes: str) -> list[Fault]:
+        """Return every live fault that concerns this event and use each of them once."""
+        with self._lock:
+            return [entry.fault for entry in self._entries if entry.strikes(point, attributes)]
 
     def report(self) -> list[dict[str, Any]]:
         """Return one row per fault: ``id``, ``point``, ``times``, ``used``."""

@@ -1,0 +1,202 @@
+"""Faults: how they match, how often they strike, what is left over, and what they do to nodes and operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.cloud.tpu_v2.types import Node
+
+from localcloud.errors import CloudError
+from localcloud.faults import FaultBook, FaultSpecError
+from localcloud.paper import PARENT, PaperCloud, fault, paper_cloud
+
+State = Node.State
+
+
+@pytest.fixture
+def cloud() -> PaperCloud:
+    """A cloud on paper with default settings."""
+    return paper_cloud()
+
+
+def test_a_fault_lets_some_pass_and_strikes_some() -> None:
+    """``after`` matching events pass, ``times`` are spoilt, later ones pass again."""
+    book = FaultBook()
+    book.add({"point": "gcs.request", "match": {"object": "ckpt/*"}, "times": 2, "after": 1})
+    struck = [
+        book.take("gcs.request", object=name) is not None for name in ["ckpt/1", "x", "ckpt/2", "ckpt/3", "ckpt/4"]
+    ]
+    assert struck == [False, False, True, True, False]
+
+
+def test_a_report_tells_what_was_used() -> None:
+    """The report counts uses, and what is not wholly used up is named."""
+    book = FaultBook()
+    book.add({"id": "used", "point": "tpu.call", "match": {"method": "Get*"}})
+    book.add({"id": "half", "point": "tpu.call", "times": 2})
+    book.take("tpu.call", method="GetNode")
+    book.take("tpu.call", method="GetNode")
+    assert [(row["id"], row["used"]) for row in book.report()] == [("used", 1), ("half", 1)]
+    assert book.unused() == ["half"]
+
+
+def test_an_attribute_that_is_missing_does_not_match() -> None:
+    """A pattern on an attribute that the event lacks matches only if it matches nothing at all."""
+    book = FaultBook()
+    book.add({"point": "vm.ssh", "match": {"worker": "0"}})
+    assert book.take("vm.ssh", node="n") is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"point": "nowhere"}, ["unknown point 'nowhere'"]),
+        ({"point": "vm.ssh", "times": 0, "after": -1, "when": 1}, ["times", "after", "unknown key 'when'"]),
+        ({"point": "vm.ssh", "times": True}, ["times"]),
+        ({"point": "vm.ssh", "match": "x"}, ["match"]),
+        ({}, ["unknown point None"]),
+    ],
+)
+def test_a_malformed_fault_is_refused_with_every_mistake(spec: dict[str, Any], words: list[str]) -> None:
+    """A fault that could never strike is refused, and the message lists all of its mistakes."""
+    with pytest.raises(FaultSpecError) as caught:
+        FaultBook().add(spec)
+    assert [word for word in words if word not in str(caught.value)] == []
+
+
+def test_an_id_is_used_once() -> None:
+    """Two faults cannot share an id."""
+    book = FaultBook()
+    book.add({"id": "same", "point": "vm.ssh"})
+    with pytest.raises(FaultSpecError, match="same"):
+        book.add({"id": "same", "point": "vm.ssh"})
+
+
+def test_a_stock_out_arrives_in_the_operation_and_leaves_nothing(cloud: PaperCloud) -> None:
+    """The call succeeds, the operation fails with code 8, and the node is gone without having booted."""
+    message = 'There is no more capacity in the zone "europe-west4-b"'
+    cloud.faults.add(fault("tpu.operation", {"verb": "create"}, action="error", code=8, message=message, after=71))
+    name = cloud.create().name
+    cloud.pass_time(70)
+    assert (cloud.operation(name).done, cloud.node().state) == (False, State.CREATING)
+    cloud.pass_time(2)
+    assert (cloud.operation(name).error.code, cloud.operation(name).error.message) == (8, message)
+    with pytest.raises(CloudError, match="was not found"):
+        cloud.node()
+    assert cloud.meter.ready_seconds() == 0
+
+
+def test_an_operation_may_fail_although_the_node_comes_up(cloud: PaperCloud) -> None:
+    """With ``resource: proceeds`` the operation says code 13 and the node is READY: describe before you give up."""
+    cloud.faults.add(fault("tpu.operation", action="error", code=13, resource="proceeds"))
+    name = cloud.create().name
+    cloud.pass_time(1)
+    assert (cloud.operation(name).error.code, cloud.node().state) == (13, State.READY)
+
+
+def test_an_operation_may_never_end(cloud: PaperCloud) -> None:
+    """A never-ending operation is not done after a day although its node is READY."""
+    cloud.faults.add(fault("tpu.operation", action="never"))
+    name = cloud.create().name
+    cloud.pass_time(24 * 3600)
+    assert (cloud.operation(name).done, cloud.node().state) == (False, State.READY)
+
+
+def test_a_node_may_be_stuck_with_its_operation(cloud: PaperCloud) -> None:
+    """With ``resource: stuck`` the node stays in CREATING for ever."""
+    cloud.faults.add(fault("tpu.operation", action="never", resource="stuck"))
+    cloud.create()
+    cloud.pass_time(24 * 3600)
+    assert cloud.node().state == State.CREATING
+
+
+def test_an_operation_may_be_slow(cloud: PaperCloud) -> None:
+    """A slow operation is done only some time after its node is READY."""
+    cloud.faults.add(fault("tpu.operation", action="slow", seconds=100))
+    name = cloud.create().name
+    cloud.pass_time(100)
+    assert (cloud.operation(name).done, cloud.node().state) == (False, State.READY)
+    cloud.pass_time(1)
+    assert cloud.operation(name).done
+
+
+def test_an_operation_may_be_forgotten(cloud: PaperCloud) -> None:
+    """A forgotten operation is NOT_FOUND although its node comes up."""
+    cloud.faults.add(fault("tpu.operation", action="forget"))
+    name = cloud.create().name
+    cloud.pass_time(1)
+    with pytest.raises(CloudError) as caught:
+        cloud.operation(name)
+    assert (caught.value.code, cloud.node().state) == (5, State.READY)
+
+
+def test_a_delete_may_fail_and_be_repeated(cloud: PaperCloud) -> None:
+    """A failed delete puts the node back; the next one removes it."""
+    from google.cloud import tpu_v2
+
+    cloud.create()
+    cloud.pass_time(1)
+    cloud.faults.add(fault("tpu.operation", {"verb": "delete"}, action="error", code=13))
+    request = tpu_v2.DeleteNodeRequest(name=f"{PARENT}/nodes/node-1")
+    first = cloud.call("Tpu/DeleteNode", request).name
+    cloud.pass_time(1)
+    assert (cloud.operation(first).error.code, cloud.node().state) == (13, State.READY)
+    second = cloud.call("Tpu/DeleteNode", request).name
+    cloud.pass_time(1)
+    assert cloud.operation(second).done
+    assert cloud.state.nodes.records == {}
+
+
+def test_a_node_is_preempted_at_a_time(cloud: PaperCloud) -> None:
+    """``preempt_after`` strikes that many seconds after READY, only the node it names."""
+    cloud.faults.add(fault("node.timeline", {"node": "node-1"}, preempt_after=60))
+    cloud.create("node-1")
+    cloud.create("node-2")
+    cloud.pass_time(60.2)
+    assert cloud.node("node-1").state == State.READY
+    cloud.pass_time(0.2)
+    assert (cloud.node("node-1").state, cloud.node("node-2").state) == (State.PREEMPTED, State.READY)
+
+
+def test_a_node_is_preempted_at_a_step(cloud: PaperCloud) -> None:
+    """``preempt_at_step`` strikes when the training reports the step, not before."""
+    cloud.faults.add(fault("node.timeline", preempt_at_step=100))
+    cloud.create()
+    cloud.pass_time(1)
+    name = f"{PARENT}/nodes/node-1"
+    cloud.machines.reach(name, 99)
+    assert cloud.node().state == State.READY
+    cloud.machines.reach(name, 100)
+    assert cloud.node().state == State.PREEMPTED
+
+
+def test_maintenance_reboots_the_vms(cloud: PaperCloud) -> None:
+    """Under maintenance the node is READY but unhealthy and without VMs; afterwards it is HEALTHY again."""
+    cloud.faults.add(fault("node.timeline", maintenance_after=10, seconds=60))
+    cloud.create()
+    cloud.pass_time(11)
+    node = cloud.node()
+    assert (node.state, node.health) == (State.READY, Node.Health.UNHEALTHY_MAINTENANCE)
+    assert cloud.machines.running == {}
+    cloud.pass_time(60)
+    assert (cloud.node().health, len(cloud.machines.running)) == (Node.Health.HEALTHY, 1)
+
+
+def test_health_may_change(cloud: PaperCloud) -> None:
+    """A fault may set any health, for example of the in-guest stack."""
+    cloud.faults.add(fault("node.timeline", health_after=1, health=4))
+    cloud.create()
+    cloud.pass_time(2)
+    assert cloud.node().health == Node.Health.UNHEALTHY_TENSORFLOW
+
+
+@pytest.mark.filterwarnings("ignore:Unrecognized State enum value")
+def test_a_state_may_be_one_that_no_client_knows(cloud: PaperCloud) -> None:
+    """A future state number is shown as it is, stops the meter, and the node can still be deleted."""
+    cloud.faults.add(fault("node.timeline", state_after=1, state=99))
+    cloud.create()
+    cloud.pass_time(10)
+    assert cloud.node().state == 99
+    assert cloud.meter.ready_seconds() == pytest.approx(1)
+    assert cloud.state.snapshot()["nodes"][0]["state"] == "99"
