@@ -80,9 +80,9 @@ def row_of(opened: Opened, closed: Closed | None, catalogue: Catalogue, now: dat
     """
     price = catalogue.price(opened.accelerator_type, opened.zone, opened.tier)
     if closed is None:
-        begin, end = opened.requested_at.astimezone(UTC), now.astimezone(UTC)
-        chip_hours = hours_between(begin, end) * opened.chips
-        return Row(opened, RUNNING, begin, end, chip_hours, None, price, estimated=True)
+        asked, until = opened.requested_at.astimezone(UTC), now.astimezone(UTC)
+        chip_hours = hours_between(asked, until) * opened.chips
+        return Row(opened, RUNNING, asked, until, chip_hours, None, price, estimated=True)
     begin, end = closed.ready_at, closed.ended_at
     hours = _ZERO if _taken_at_once(closed) else hours_between(begin, end)
     idle = max(_ZERO, hours - _training_hours(closed))
