@@ -12,11 +12,15 @@ secret() {
     cat "$file"
 }
 
+# Settings of another Airflow on this machine must not leak into this one.
+forget_other_airflows() {
+    local name
+    for name in $(compgen -e | grep -E '^AIRFLOW_(_|CONN_|VAR_)' || true); do unset "$name"; done
+}
+
 airflow_environment() {
     (umask 077 && mkdir -p "$AIRFLOW_HOME/logs")
-    # Settings of another Airflow on this machine must not leak into this one.
-    local name
-    for name in $(compgen -e | grep '^AIRFLOW__' || true); do unset "$name"; done
+    forget_other_airflows
 
     export AIRFLOW__CORE__DAGS_FOLDER=$ROOT/dags
     export AIRFLOW__CORE__PLUGINS_FOLDER=$ROOT/plugins

@@ -2,7 +2,8 @@
 # The local cloud, for scripts/demo and scripts/up. Sourced after _lib.sh and _airflow.sh, never run.
 
 CLOUD_STATE=${CLOUD_STATE:-$ROOT/.localcloud}
-# The bucket that include/grants/local.yaml names, and where it lies.
+# The grant of the local cloud, the bucket that it names, and where that lies.
+LOCAL_GRANT=local.yaml
 DEMO_BUCKET=trc-local
 DEMO_BUCKET_LOCATION=US-CENTRAL1
 
@@ -22,6 +23,7 @@ cloud_up() {
     "$VENV/bin/python" scripts/connections.py "$CLOUD_STATE/endpoints.json" "$AIRFLOW_HOME"
     # shellcheck disable=SC1091  # written by the line above
     . "$AIRFLOW_HOME/connections.env"
+    export AIRFLOW__AIRFLOW_TPU__GRANT=$LOCAL_GRANT
 }
 
 # Ends the local cloud; fails, naming them, if a process of it is left.
