@@ -11,7 +11,6 @@ it was interrupted. What it writes and how it ends: README.md beside this file.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 import hashlib
 import importlib
@@ -23,7 +22,6 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import digits_data
-from digits_data import Digits
 from trc_checkpoint import CheckpointStore
 from trc_contract import (
     EXIT_BAD_CONFIG,
@@ -32,10 +30,9 @@ from trc_contract import (
     EXIT_STOPPED_LOSING_WORK,
     Contract,
     ContractExit,
-    Reporter,
     StopRequest,
-    Surroundings,
 )
+from trc_report import Reporter
 from trc_tensorflow import Chosen, choose_strategy, tpu_target
 
 MODEL_VERSION = 1  # part of the configuration: raise it when the model or the order of the data changes
@@ -81,9 +78,15 @@ def parse_arguments(arguments: list[str] | None, contract: Contract) -> argparse
     return parser.parse_args(arguments)
 
 
-def config_digest(shaping: Mapping[str, Any], data_digest: str) -> str:
+def shaping(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments that shape the result: the fields of ``digits_training.Settings``, and no others."""
+    names = ("steps", "batch_size", "learning_rate", "dropout", "seed", "eval_every")
+    return {name: getattr(options, name) for name in names}
+
+
+def config_digest(settings: Mapping[str, Any], data_digest: str) -> str:
     """Digest of everything that shapes the result; a checkpoint with another one is never resumed."""
-    document = {"model_version": MODEL_VERSION, "data": data_digest, **shaping}
+    document = {"model_version": MODEL_VERSION, "data": data_digest, **settings}
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -93,19 +96,34 @@ def run(options: argparse.Namespace, contract: Contract, stop: StopRequest, repo
     :raises ContractExit: if the run ends in any other way that the contract knows.
     """
     if contract.worker_count > 1:
-        raise ContractExit(EXIT_BAD_CONFIG, f"this script trains on one host, the slice has {contract.worker_count}")
+        raise ContractExit(EXIT_BAD_CONFIG, f"this script trains on one host; this slice has {contract.worker_count}")
     say(f"run {contract.run_id}, attempt {contract.attempt}: loading the data set and TensorFlow")
     reporter.progress("importing")
-    digits = digits_data.load(contract.data_uri)  # before TensorFlow: wrong data fails in a fraction of a second
+    # Data and checkpoints come before TensorFlow: what is wrong with them shows before a TPU is touched.
+    digits = digits_data.load(contract.data_uri)
+    digest = config_digest(shaping(options), digits.digest)
+    store = CheckpointStore(contract.checkpoint_dir, digest, contract.attempt, say=say)
+    found = store.newest(contract.resume)
     tf = _import_tensorflow(contract.accel)
     _stop_early(stop)
     reporter.progress("initialising")
-    chosen = choose_strategy(tf, contract.accel, tpu_target(os.environ), options.cpu_replicas)
-    if chosen.platform != "tpu":
-        tf.config.experimental.enable_op_determinism()
+    chosen = _accelerator(tf, contract.accel, options)
     _stop_early(stop)
     say(f"training on {chosen.description}; TensorFlow {tf.__version__}, {len(digits.train)} examples")
-    return _train(options, chosen, digits, Surroundings(contract, stop, reporter, say))
+
+    # Imported here: these modules import TensorFlow, and a signal must not fall into those seconds unseen.
+    from digits_export import finish
+    from digits_run import Attempt, Cadence, Surroundings
+    from digits_training import Settings, Trainer
+
+    trainer = Trainer(chosen, digits, Settings(**shaping(options)))
+    around = Surroundings(contract, stop, reporter, say)
+    attempt = Attempt(trainer, store, Cadence(options.save_every, options.save_secs), around)
+    attempt.resume(found)
+    attempt.train()
+    values = finish(trainer, digits, contract.output_dir)
+    reporter.progress("finished")
+    return {**values, "config_digest": digest, "platform": chosen.platform, "replicas": chosen.replicas}
 
 
 def _import_tensorflow(accel: str) -> Any:
@@ -114,29 +132,20 @@ def _import_tensorflow(accel: str) -> Any:
     return importlib.import_module("tensorflow")
 
 
+def _accelerator(tf: Any, accel: str, options: argparse.Namespace) -> Chosen:
+    chosen = choose_strategy(tf, accel, tpu_target(os.environ), options.cpu_replicas)
+    if options.batch_size % chosen.replicas:
+        raise ContractExit(
+            EXIT_BAD_CONFIG, f"--batch-size {options.batch_size} cannot be shared by {chosen.replicas} replicas equally"
+        )
+    if chosen.platform != "tpu":
+        tf.config.experimental.enable_op_determinism()
+    return chosen
+
+
 def _stop_early(stop: StopRequest) -> None:
     if stop.reason:
         raise ContractExit(EXIT_STOPPED, f"stopped on request ({stop.reason}) before the first step; nothing is lost")
-
-
-def _train(options: argparse.Namespace, chosen: Chosen, digits: Digits, around: Surroundings) -> dict[str, Any]:
-    # Imported here: these modules import TensorFlow, which takes seconds that a signal must not fall into unseen.
-    from digits_export import finish
-    from digits_run import Attempt, Cadence
-    from digits_training import Settings, Trainer
-
-    shaping = {field.name: getattr(options, field.name) for field in dataclasses.fields(Settings)}
-    contract = around.contract
-    digest = config_digest(shaping, digits.digest)
-    store = CheckpointStore(contract.checkpoint_dir, digest, contract.attempt, say=around.say)
-    trainer = Trainer(chosen, digits, Settings(**shaping))
-    attempt = Attempt(trainer, store, Cadence(options.save_every, options.save_secs), around)
-    attempt.resume()
-    attempt.train()
-    values = finish(trainer, digits, contract.output_dir)
-    around.say(f"done: test accuracy {values['metrics']['test_accuracy']['value']:.4f} after {trainer.step} steps")
-    around.reporter.progress("finished")
-    return {**values, "config_digest": digest, "platform": chosen.platform, "replicas": chosen.replicas}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -158,6 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
         reporter.result("stopped" if stopped else "failed", ended.code, message=str(ended))
         return ended.code
     reporter.result("done", EXIT_DONE, **values)
+    say(f"done: test accuracy {values['metrics']['test_accuracy']['value']:.4f} after {values['steps']} steps")
     return EXIT_DONE
 
 

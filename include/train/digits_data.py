@@ -55,7 +55,7 @@ def load(uri: str) -> Digits:
 
     :raises ContractExit: 64 for a URI that is not a local file, 65 if the content is not such a data set.
     """
-    images, labels = _read_npz(_local_path(uri)) if uri else _read_csv(_packaged_csv())
+    images, labels = _read_npz(_local_path(uri)) if uri else _read_csv(packaged_csv())
     images = images.reshape(len(images), -1)
     if images.shape != (len(labels), SIDE * SIDE) or len(labels) < 100:
         raise ContractExit(
@@ -98,8 +98,12 @@ def _read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
         raise ContractExit(EXIT_BAD_DATA, f"cannot read images and labels from {path}: {error}") from error
 
 
-def _packaged_csv() -> Path:
-    spec = importlib.util.find_spec("sklearn")  # finds the package without running it
+def packaged_csv(package: str = "sklearn") -> Path:
+    """The data file inside the installed scikit-learn.
+
+    :raises ContractExit: 64 if it is not installed.
+    """
+    spec = importlib.util.find_spec(package)  # finds the package without running it
     for place in (spec.submodule_search_locations or []) if spec else []:
         if (Path(place) / _CSV).is_file():
             return Path(place) / _CSV

@@ -8,12 +8,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf  # type: ignore[import-untyped]
+import tensorflow as tf
 
 from digits_data import SIDE, Digits
 from digits_model import DigitsModel
 from digits_training import Trainer
-from trc_contract import write_json
+from trc_report import write_json
 
 
 def finish(trainer: Trainer, digits: Digits, output: Path) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras  # type: ignore[import-untyped]
-import tensorflow as tf  # type: ignore[import-untyped]
+import keras
+import tensorflow as tf
 
 from digits_data import CLASSES, GREY_LEVELS, SIDE
 

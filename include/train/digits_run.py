@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import tensorflow as tf  # type: ignore[import-untyped]
+import tensorflow as tf
 
 from digits_training import Trainer, history_bytes
-from trc_checkpoint import CheckpointStore
+from trc_checkpoint import Checkpoint, CheckpointStore
 from trc_contract import (
     EXIT_STOPPED,
     EXIT_STOPPED_LOSING_WORK,
+    EXIT_STORAGE,
     Contract,
     ContractExit,
-    Surroundings,
-    write_atomically,
+    StopRequest,
 )
+from trc_report import Reporter, write_atomically
 
 # A signal is noticed only between two calls of the graph, so a call may not take longer than this (seconds).
 LONGEST_CALL = 1.0
@@ -31,6 +33,24 @@ class Cadence:
 
     every_steps: int
     every_seconds: float
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What connects an attempt with the outside.
+
+    :param contract: directories and attempt.
+    :param stop: asked before every call of the graph.
+    :param reporter: of progress and result.
+    :param say: prints one line.
+    :param clock: monotonic seconds.
+    """
+
+    contract: Contract
+    stop: StopRequest
+    reporter: Reporter
+    say: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
 
 
 class Attempt:
@@ -52,9 +72,8 @@ class Attempt:
         self._meter = _Meter(around.clock)
         self._history = _History(around.contract)
 
-    def resume(self) -> None:
-        """Continue from the newest whole checkpoint, if there is one."""
-        found = self._store.newest(self._around.contract.resume)
+    def resume(self, found: Checkpoint | None) -> None:
+        """Continue from a checkpoint, or start at step 0."""
         if found is not None:
             self._trainer.restore(found.directory)
             self._durable_step = found.step
@@ -64,7 +83,7 @@ class Attempt:
     def train(self) -> None:
         """Train to the last step and make it durable.
 
-        :raises ContractExit: 75 or 76 when asked to stop, 70 if the loss is no longer finite.
+        :raises ContractExit: 75 or 76 when asked to stop, 74 if nothing can be saved, 70 if the loss is not finite.
         """
         total = self._trainer.settings.steps
         call = 1
@@ -93,7 +112,7 @@ class Attempt:
         try:
             if step > self._durable_step:
                 self._save("signal")
-        except OSError as error:
+        except ContractExit as error:
             lost = f"{step - self._durable_step} steps are lost: {error}"
             raise ContractExit(EXIT_STOPPED_LOSING_WORK, f"stopped on request, but {lost}") from error
         raise ContractExit(EXIT_STOPPED, f"stopped on request; step {self._durable_step} is durable")
@@ -127,7 +146,10 @@ class Attempt:
 
     def _save(self, reason: str) -> None:
         self._report("saving")
-        self._store.commit(self._trainer.step, self._trainer.save, reason)
+        try:
+            self._store.commit(self._trainer.step, self._trainer.save, reason)
+        except OSError as error:
+            raise ContractExit(EXIT_STORAGE, f"cannot save step {self._trainer.step}: {error}") from error
         self._durable_step = self._trainer.step
         self._saved_at = self._around.clock()
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import keras  # type: ignore[import-untyped]
-import tensorflow as tf  # type: ignore[import-untyped]
+import keras
+import tensorflow as tf
 
 from digits_data import Digits, Split, stream
 from digits_model import DigitsModel, optimizer
-from trc_contract import EXIT_DIVERGED, ContractExit, write_atomically
+from trc_contract import EXIT_DIVERGED, ContractExit
+from trc_report import write_atomically
 from trc_tensorflow import Chosen
 
 HISTORY = "history.jsonl"
@@ -76,8 +77,14 @@ class Trainer:
         return {**named, "tally": self._tally, "best": self._best}
 
     def save(self, directory: Path) -> None:
-        """Write the state into an empty directory."""
-        tf.train.Checkpoint(variables=self.variables()).write(str(directory / VARIABLES))
+        """Write the state into an empty directory.
+
+        :raises OSError: if that fails; TensorFlow has errors of its own for a full or a missing disk.
+        """
+        try:
+            tf.train.Checkpoint(variables=self.variables()).write(str(directory / VARIABLES))
+        except tf.errors.OpError as error:
+            raise OSError(error.message) from error
         write_atomically(directory / HISTORY, history_bytes(self.history))
 
     def restore(self, directory: Path) -> None:

@@ -4,13 +4,11 @@ A directory without a manifest, or with a file that does not match it, is a torn
 and passed over for the next older one. TensorFlow's own ``latest_checkpoint`` does neither: it returns a checkpoint
 whose data is truncated (tensorflow/tensorflow#14608), and None when only the newest index is missing.
 
-Standard library only; ``google_crc32c`` is used where it is installed, because Python needs 0.2 s per megabyte.
+Any framework: the script only supplies ``write(directory)`` and reads ``Checkpoint.directory``.
 """
 
 from __future__ import annotations
 
-import base64
-import importlib
 import json
 import os
 import shutil
@@ -20,51 +18,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trc_contract import EXIT_RESUME_REFUSED, EXIT_STORAGE, ContractExit, write_json
+from trc_contract import EXIT_RESUME_REFUSED, EXIT_STORAGE, ContractExit
+from trc_crc32c import crc32c_of
+from trc_report import write_json
 
 MANIFEST = "MANIFEST.json"
-_CHUNK = 1 << 20
-
-
-def _table() -> tuple[int, ...]:
-    """CRC-32C of every byte (Castagnoli polynomial, reflected: RFC 3720 appendix B.4)."""
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = (byte >> 1) ^ 0x82F63B78 if byte & 1 else byte >> 1
-        table.append(byte)
-    return tuple(table)
-
-
-_TABLE = _table()
-
-
-def crc32c_python(crc: int, data: bytes) -> int:
-    """Extend a CRC-32C by some bytes in plain Python."""
-    crc ^= 0xFFFFFFFF
-    for byte in data:
-        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    return crc ^ 0xFFFFFFFF
-
-
-def _fastest_crc32c() -> Callable[[int, bytes], int]:
-    try:
-        extend: Callable[[int, bytes], int] = importlib.import_module("google_crc32c").extend
-    except ImportError:
-        return crc32c_python
-    return extend
-
-
-extend_crc32c = _fastest_crc32c()
-
-
-def crc32c_of(path: Path) -> str:
-    """CRC-32C of a file as Cloud Storage spells it: base64 of the four bytes, most significant first."""
-    crc = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            crc = extend_crc32c(crc, chunk)
-    return base64.b64encode(crc.to_bytes(4, "big")).decode()
 
 
 @dataclass(frozen=True)
@@ -184,19 +142,19 @@ class CheckpointStore:
         :raises ContractExit: 66 if checkpoints exist but none is whole, if the newest whole one belongs to another
             configuration, or if the further place holds none; 74 if a directory cannot be listed.
         """
-        candidates = self._candidates(self.directory)
+        places = [self._candidates(self.directory)]
         if further is not None:
-            promised = [further] if (further / MANIFEST).is_file() else self._candidates(further)
-            if not promised:
+            places.append([further] if (further / MANIFEST).is_file() else self._candidates(further))
+            if not places[-1]:
                 raise ContractExit(EXIT_RESUME_REFUSED, f"TRC_RESUME names {further}, which holds no checkpoint")
-            candidates = sorted({*candidates, *promised}, key=lambda path: path.name, reverse=True)
-        for found in self._whole(candidates):
-            return self._accept(found)
-        if any((path / MANIFEST).exists() for path in candidates):
+        whole = [found for place in places if (found := next(self._whole(place), None)) is not None]
+        if whole:
+            return self._accept(max(whole, key=lambda found: found.step))
+        if any((path / MANIFEST).exists() for place in places for path in place):
             raise ContractExit(
                 EXIT_RESUME_REFUSED,
-                f"none of the {len(candidates)} checkpoints in {self.directory} is whole; "
-                "starting from zero would throw the run away without a word. Remove them to start again",
+                f"none of the checkpoints in {self.directory} is whole; starting from zero would throw the run away "
+                "without a word. Remove them to start again",
             )
         return None
 
