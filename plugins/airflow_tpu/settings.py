@@ -1,4 +1,4 @@
-"""Where the files are that an Airflow process reads or ships, and never imports.
+"""Options of section ``airflow_tpu``, and where the files are that Airflow reads or ships, and never imports.
 
 Importing this module reads nothing and imports no Airflow: every DAG file does it, every few seconds.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 SECTION = "airflow_tpu"
+DEFAULT_GRANT = "grant.yaml"
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -35,8 +36,25 @@ def remote_dir() -> Path:
     return include_dir() / "remote"
 
 
+def grant_name() -> str:
+    """Name of the grant file below ``include/grants``: option ``grant``."""
+    return _option("grant") or DEFAULT_GRANT
+
+
+def insecure_hosts() -> frozenset[str]:
+    """Hosts that may be reached without TLS or credentials, beside loopback and private addresses.
+
+    Option ``insecure_hosts``, separated by commas: the name of a compose service, say.
+    """
+    return frozenset(host.strip() for host in _option("insecure_hosts").split(",") if host.strip())
+
+
 def _configured() -> Path | None:
+    value = _option("include_dir")
+    return Path(value).expanduser() if value else None
+
+
+def _option(name: str) -> str:
     from airflow.sdk.configuration import conf
 
-    value = conf.get(SECTION, "include_dir", fallback="")
-    return Path(value).expanduser() if value else None
+    return str(conf.get(SECTION, name, fallback="") or "")

@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import logging
 import shlex
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -121,7 +121,7 @@ class RunSession:
         created = answer["type"] == protocol.STARTED
         return Started(created, answer["pid"], answer["start_time"], answer["boot_id"])
 
-    async def follow(self, run: RunRef, from_offset: int | None = None) -> AsyncIterator[FollowMessage]:
+    async def follow(self, run: RunRef, from_offset: int | None = None) -> AsyncGenerator[FollowMessage]:
         """Stream a run's log and heartbeats, and at last :class:`Finished` or :class:`Gone`.
 
         A chunk counts as delivered when the next message is asked for.

@@ -1,0 +1,122 @@
+"""The lease: the right of one DAG run (and map index) to one TPU, with an expiry and a fencing token."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from airflow_tpu.core.ledger import TimeSource
+from airflow_tpu.core.names import LeaseStamp, RunKey
+
+
+@dataclass(frozen=True)
+class Life:
+    """What is known of one incarnation while it lives; the ledger's *closed* event is made of it.
+
+    :param ready_at: when the node was READY, None while unknown.
+    :param source: whose clock that is.
+    :param training_seconds: how long the script ran on it.
+    :param artifact_bytes: bytes it wrote to the bucket.
+    """
+
+    ready_at: dt.datetime | None = None
+    source: TimeSource = TimeSource.OBSERVED
+    training_seconds: float = 0.0
+    artifact_bytes: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        ready = self.ready_at.isoformat() if self.ready_at else None
+        return {**asdict(self), "ready_at": ready, "source": str(self.source)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Life:
+        """Inverse of :meth:`to_json`."""
+        ready = dt.datetime.fromisoformat(data["ready_at"]) if data["ready_at"] else None
+        return cls(**{**data, "ready_at": ready, "source": TimeSource(data["source"])})
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What is written to the lease object; it outlives tries, clears and the loss of every Airflow process.
+
+    :param key: whose lease it is.
+    :param token: changes each time the lease is taken; a delete is fenced by it.
+    :param expires_at: the run's deadline; what is alive after it may be reaped.
+    :param zone: where the current TPU is asked for.
+    :param incarnation: number of the current physical life, 0 before the first create.
+    :param attempt: number of the last start of the user's process, 0 before the first.
+    :param attempt_node: id of the node it was started on.
+    :param lives: what is known of each incarnation, by node id.
+    """
+
+    key: RunKey
+    token: str
+    expires_at: dt.datetime
+    zone: str
+    incarnation: int = 0
+    attempt: int = 0
+    attempt_node: str = ""
+    lives: Mapping[str, Life] = field(default_factory=dict)
+
+    @property
+    def node_id(self) -> str:
+        """Name of the current incarnation's node."""
+        return self.key.node_id(self.incarnation)
+
+    @property
+    def stamp(self) -> LeaseStamp:
+        """What the node's labels say of this lease."""
+        return LeaseStamp(token=self.token, expires_at=self.expires_at, incarnation=self.incarnation)
+
+    def renewed(self, token: str, expires_at: dt.datetime) -> Lease:
+        """The same lease taken again: an older attempt's token no longer opens anything."""
+        return replace(self, token=token, expires_at=expires_at)
+
+    def next_incarnation(self, at_least: int = 0) -> Lease:
+        """The same lease for the next physical life."""
+        return replace(self, incarnation=max(self.incarnation, at_least) + 1)
+
+    def next_attempt(self, node_id: str) -> Lease:
+        """The same lease with one more start of the user's process, on this node."""
+        return replace(self, attempt=self.attempt + 1, attempt_node=node_id)
+
+    def life(self, node_id: str) -> Life:
+        """What is known of an incarnation."""
+        return self.lives.get(node_id, Life())
+
+    def with_life(self, node_id: str, **changes: Any) -> Lease:
+        """Remember something of an incarnation."""
+        return replace(self, lives={**self.lives, node_id: replace(self.life(node_id), **changes)})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, the form of the lease object."""
+        return {
+            "version": 1,
+            "dag_id": self.key.dag_id,
+            "run_id": self.key.run_id,
+            "map_index": self.key.map_index,
+            "token": self.token,
+            "expires_at": self.expires_at.isoformat(),
+            "zone": self.zone,
+            "incarnation": self.incarnation,
+            "attempt": self.attempt,
+            "attempt_node": self.attempt_node,
+            "lives": {node_id: life.to_json() for node_id, life in self.lives.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Lease:
+        """Read the lease object back."""
+        return cls(
+            key=RunKey(data["dag_id"], data["run_id"], data["map_index"]),
+            token=data["token"],
+            expires_at=dt.datetime.fromisoformat(data["expires_at"]),
+            zone=data["zone"],
+            incarnation=data["incarnation"],
+            attempt=data["attempt"],
+            attempt_node=data["attempt_node"],
+            lives={node_id: Life.from_json(life) for node_id, life in data["lives"].items()},
+        )

@@ -1,0 +1,86 @@
+"""From what was asked for to the job that a worker starts: command, environment, deadline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_tpu.core.job import JobSpec
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from airflow_tpu.core.bundle import Bundle
+    from airflow_tpu.core.catalogue import AcceleratorType
+    from airflow_tpu.core.conf import RunConf
+
+GRACE_SECONDS = 30.0
+"""Between the request to stop and the kill; about what a preempted machine gets (Google promises none for TPU VMs)."""
+
+_VENV = "../../venv"  # of the run, beside its attempts: the next attempt on the same worker finds it installed
+
+# The image's TensorFlow stays visible; what a script needs beyond it goes into an environment of its own.
+_SETUP = (
+    "sh",
+    "-c",
+    f"python3 -m venv --system-site-packages {_VENV} && {_VENV}/bin/python -m pip install -q -r requirements.txt",
+)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start of a run.
+
+    :param run_name: name of the run.
+    :param number: from 1.
+    :param deadline: when the worker stops it by itself.
+    """
+
+    run_name: str
+    number: int
+    deadline: dt.datetime
+
+
+def artifacts_uri(conf: RunConf, run_name: str, attempt: int) -> str:
+    """Where one attempt's artifacts go: attempts never overwrite each other's best model."""
+    return f"{conf.artifacts_uri}/{run_name}/attempt-{attempt}"
+
+
+def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attempt: Attempt) -> JobSpec:
+    """The job of one attempt.
+
+    :param conf: what was asked for.
+    :param accelerator: the type in the catalogue.
+    :param bundle: what travels with it.
+    :param attempt: which start this is.
+    """
+    command = bundle.command(conf.arguments)
+    if bundle.has_requirements and command[0] == "python3":
+        command = (f"{_VENV}/bin/python", *command[1:])
+    return JobSpec(
+        run_name=attempt.run_name,
+        attempt=attempt.number,
+        argv=command,
+        environment={**_contract(conf, accelerator, attempt), **conf.environment},
+        setup=_SETUP if bundle.has_requirements else (),
+        grace_secs=GRACE_SECONDS,
+        deadline=attempt.deadline.timestamp(),
+    )
+
+
+def _contract(conf: RunConf, accelerator: AcceleratorType, attempt: Attempt) -> dict[str, str]:
+    # The worker itself adds TRC_OUTPUT_DIR, TRC_CHECKPOINT_DIR, TRC_STOP_FILE and TRC_RESUME. The prefix keeps clear
+    # of TPU_NAME, TPU_WORKER_ID and the like, which mean something to TensorFlow, JAX and libtpu.
+    return {
+        "TRC_RUN_ID": attempt.run_name,
+        "TRC_ATTEMPT": str(attempt.number),
+        "TRC_WORKER_ID": "0",
+        "TRC_WORKER_COUNT": str(accelerator.hosts),
+        "TRC_ACCEL": "tpu",
+        "TRC_DATA_URI": "",
+        "TRC_ARTIFACTS_URI": artifacts_uri(conf, attempt.run_name, attempt.number),
+        "TRC_SEED": "0",
+        "TRC_STOP_GRACE_SECS": str(int(GRACE_SECONDS)),
+        "TRC_DEADLINE": str(int(attempt.deadline.timestamp())),
+        "PYTHONUNBUFFERED": "1",
+    }

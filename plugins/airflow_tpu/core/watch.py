@@ -1,0 +1,51 @@
+"""What every trigger of ours carries: whose TPU it watches, with which connections, until when. Never a secret."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_tpu.core.names import RunKey
+
+EVENT_HOLD = 10.0
+"""Seconds after a deferral before an event may fire (see :func:`airflow_tpu.hooks.waits.not_before`)."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Identity, connections and absolute times of a wait; a restarted trigger goes on with the same ones.
+
+    :param key: whose TPU.
+    :param token: the attempt's token; ``on_kill`` deletes only what carries it.
+    :param gcp_conn_id: connection for the Cloud TPU API.
+    :param ssh_conn_id: connection with user and private key.
+    :param impersonation_chain: service account to impersonate, empty for none.
+    :param poll: seconds between two looks.
+    :param until: epoch at which the wait is given up.
+    :param event_after: epoch before which no event may fire.
+    """
+
+    key: RunKey
+    token: str
+    gcp_conn_id: str
+    ssh_conn_id: str
+    impersonation_chain: str
+    poll: float
+    until: float
+    event_after: float = 0.0
+
+    @property
+    def deadline(self) -> dt.datetime:
+        """``until`` as an aware instant."""
+        return dt.datetime.fromtimestamp(self.until, dt.UTC)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Watch:
+        """Inverse of :meth:`to_json`."""
+        return cls(**{**data, "key": RunKey(**data["key"])})

@@ -1,0 +1,151 @@
+"""Cloud Storage as this project uses it: small JSON objects with generations, listings, bucket locations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.google.cloud.hooks.gcs import GCSHook
+
+from airflow_tpu import settings
+from airflow_tpu.errors import ConfigError, Fault
+from airflow_tpu.hooks.connection import parse_options
+
+if TYPE_CHECKING:
+    from google.api_core.client_options import ClientOptions
+    from google.cloud.storage import Bucket
+
+TIMEOUT = 60.0
+"""Seconds one request may take."""
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    """One object of a listing.
+
+    :param name: object name without the bucket.
+    :param size: bytes.
+    :param crc32c: base64, as Cloud Storage reports it.
+    :param generation: changes with every write.
+    """
+
+    name: str
+    size: int
+    crc32c: str
+    generation: int
+
+
+@dataclass(frozen=True)
+class StoredJSON:
+    """A JSON object and the generation it was read at."""
+
+    data: dict[str, Any]
+    generation: int
+
+
+def split_uri(uri: str) -> tuple[str, str]:
+    """``gs://bucket/a/b`` as bucket and object name.
+
+    :raises ConfigError: it is not a ``gs://`` URI.
+    """
+    scheme, _, rest = uri.partition("://")
+    bucket, _, name = rest.partition("/")
+    if scheme != "gs" or not bucket:
+        raise ConfigError([Fault("uri", uri, "is not a gs:// URI", ("gs://bucket/prefix",))])
+    return bucket, name.strip("/")
+
+
+class ArtifactsHook(GCSHook):
+    """Cloud Storage through the same connection as the TPU API.
+
+    Unlike ``STORAGE_EMULATOR_HOST``, an endpoint in the connection redirects this connection only, not every client
+    of the process (remote logging included).
+
+    :param gcp_conn_id: connection of type ``google_cloud_platform``.
+    :param impersonation_chain: service account to impersonate.
+    """
+
+    def get_client_options(self, api_endpoint_override: str | None = None) -> ClientOptions:
+        """Client options with the connection's ``storage_api_endpoint`` when it has one."""
+        options = parse_options(self._get_field, settings.insecure_hosts())
+        return super().get_client_options(options.storage_api_endpoint or api_endpoint_override)
+
+    def location(self, bucket: str) -> str | None:
+        """Location of a bucket such as ``US-CENTRAL1``; None when it may not be read (unknown, never assumed).
+
+        :raises ConfigError: the bucket does not exist.
+        """
+        from google.api_core.exceptions import Forbidden, NotFound
+
+        try:
+            return str(self._client.get_bucket(bucket, timeout=TIMEOUT).location).upper()
+        except Forbidden:
+            return None
+        except NotFound as error:
+            fault = Fault("artifacts_uri", f"gs://{bucket}", "names a bucket that does not exist")
+            raise ConfigError([fault]) from error
+
+    def listing(self, uri: str) -> list[ObjectInfo]:
+        """Every object whose URI begins with this text, all pages."""
+        bucket, _, prefix = uri.removeprefix("gs://").partition("/")
+        blobs = self._client.list_blobs(bucket, prefix=prefix or None, timeout=TIMEOUT)
+        return [ObjectInfo(blob.name, blob.size, blob.crc32c, blob.generation) for blob in blobs]
+
+    def read_json(self, uri: str) -> StoredJSON | None:
+        """A JSON object, None when there is none."""
+        from google.api_core.exceptions import NotFound
+
+        bucket, name = split_uri(uri)
+        blob = self._bucket(bucket).blob(name)
+        try:
+            text = blob.download_as_bytes(timeout=TIMEOUT)
+        except NotFound:
+            return None
+        return StoredJSON(json.loads(text), int(blob.generation))
+
+    def write_json(self, uri: str, data: Mapping[str, Any], generation: int | None = None) -> int | None:
+        """Write a JSON object.
+
+        :param uri: where.
+        :param data: what; keys are sorted, so that the same data is the same object.
+        :param generation: write only over this generation (0: only if absent); None writes unconditionally.
+        :return: the new generation, or None when the precondition failed.
+        """
+        from google.api_core.exceptions import PreconditionFailed
+        from google.cloud.storage.retry import DEFAULT_RETRY
+
+        bucket, name = split_uri(uri)
+        blob = self._bucket(bucket).blob(name)
+        body = json.dumps(data, sort_keys=True, indent=1) + "\n"
+        try:
+            blob.upload_from_string(
+                body, "application/json", if_generation_match=generation, timeout=TIMEOUT, retry=DEFAULT_RETRY
+            )
+        except PreconditionFailed:
+            return self._own_lost_answer(uri, data)
+        return int(blob.generation)
+
+    def remove(self, uri: str) -> None:
+        """Remove an object; removing a missing one succeeds."""
+        from google.api_core.exceptions import NotFound
+
+        bucket, name = split_uri(uri)
+        try:
+            self._bucket(bucket).blob(name).delete(timeout=TIMEOUT)
+        except NotFound:
+            self.log.debug("%s is gone already", uri)
+
+    def _own_lost_answer(self, uri: str, data: Mapping[str, Any]) -> int | None:
+        # A write whose answer was lost is repeated by the client and then fails its own precondition.
+        found = self.read_json(uri)
+        return found.generation if found is not None and found.data == data else None
+
+    def _bucket(self, name: str) -> Bucket:
+        return self._client.bucket(name)
+
+    @cached_property
+    def _client(self) -> Any:
+        return self.get_conn()

@@ -1,0 +1,103 @@
+"""From READY to reachable: a real command has run on every worker.
+
+READY only promises that login will work soon; sshd may refuse and the key may be on its way for a minute. Between two
+tries the node is read again, since a node that is preempted while it boots looks just like one that is slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_tpu.core.tpu import Phase
+from airflow_tpu.errors import ConnectionFailed, LoginRefused, ResourceNotFound, TPUPreempted, TPUVanished
+from airflow_tpu.hooks.run import Login, RunSession, Timing, WorkerAddress
+from airflow_tpu.hooks.waits import Arrival, Pace, until_ready
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.tpu import TPUView
+    from airflow_tpu.hooks.connection import ConnectionOptions
+    from airflow_tpu.hooks.provision import Target
+    from airflow_tpu.hooks.tpu_client import TPUClient
+
+log = logging.getLogger(__name__)
+
+BOOT_WINDOW = dt.timedelta(minutes=5)
+"""How long after READY a refused connection or key is normal (gcloud's own helper retries in the same way)."""
+
+_PAUSE = 2.0
+
+ONE_TRY = Timing(boot_window=0.0)
+"""A session that fails at once: the caller reads the node's state before it tries again."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to log in.
+
+    :param login: user and private key.
+    :param options: port of the connection's extra.
+    """
+
+    login: Login
+    options: ConnectionOptions
+
+
+async def arrive(client: TPUClient, target: Target, access: Access, pace: Pace) -> tuple[Arrival, list[WorkerAddress]]:
+    """Wait until the TPU is READY and every worker has run a command.
+
+    :return: the arrival, and the address of each worker with its pinned host key.
+    :raises CloudError: it failed to come up, or was lost meanwhile.
+    :raises RemoteError: it is READY and cannot be reached.
+    """
+    arrival = await until_ready(client, target, pace)
+    addresses = await worker_addresses(client, arrival.view, access.options)
+    window_ends = min(pace.until, dt.datetime.now(dt.UTC) + BOOT_WINDOW)
+    await asyncio.gather(*(_reach(client, target, address, access.login, window_ends) for address in addresses))
+    return arrival, addresses
+
+
+async def worker_addresses(client: TPUClient, view: TPUView, options: ConnectionOptions) -> list[WorkerAddress]:
+    """Address and host key of every worker; without a published key the first one seen is trusted, and said."""
+    keys = await client.host_keys(view.name)
+    found = []
+    for worker, endpoint in enumerate(view.endpoints):
+        key = keys.get(worker)
+        if key is None:
+            log.warning(
+                "worker %d of %s publishes no host key: the first one seen is trusted for this incarnation",
+                worker,
+                view.node_id,
+            )
+        found.append(WorkerAddress(endpoint.external or endpoint.internal, options.ssh_port, key))
+    return found
+
+
+async def lost_state(client: TPUClient, node: str) -> TPUPreempted | TPUVanished | None:
+    """Ask the API whether a node is gone; the SSH error alone never decides."""
+    try:
+        view = await client.node(node)
+    except ResourceNotFound:
+        return TPUVanished(f"node {node} is unknown to the API: it was preempted or somebody deleted it.")
+    if view.phase is Phase.LOST or view.phase is Phase.DELETING:
+        return TPUPreempted(f"node {node} is {view.state}: Google took the TPU back.")
+    return None
+
+
+async def _reach(client: TPUClient, target: Target, address: WorkerAddress, login: Login, until: dt.datetime) -> None:
+    while True:
+        try:
+            async with RunSession(address, login, ONE_TRY) as session:
+                await session.check()
+            return
+        except (ConnectionFailed, LoginRefused) as error:
+            lost = await lost_state(client, target.node)
+            if lost is not None:
+                raise lost from error
+            if dt.datetime.now(dt.UTC) >= until:
+                raise
+            log.info("worker %s is not reachable yet (%s), trying again until %s", address.host, error, until)
+        await asyncio.sleep(_PAUSE)

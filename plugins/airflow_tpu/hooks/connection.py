@@ -1,0 +1,99 @@
+"""What a connection says about endpoints, read strictly.
+
+``bool("false")`` is true, and a URI-style extra turns everything into text: so booleans are parsed by word, and
+plaintext or anonymous access is refused unless the host is loopback, private, or named in ``[airflow_tpu]
+insecure_hosts``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlparse
+
+from airflow_tpu.errors import ConfigError, Fault
+
+_TRUE = frozenset({"true", "1", "yes", "on"})
+_FALSE = frozenset({"false", "0", "no", "off", ""})
+
+
+@dataclass(frozen=True)
+class ConnectionOptions:
+    """Our keys of a ``google_cloud_platform`` connection's extra.
+
+    :param tpu_api_endpoint: ``host:port`` instead of Google's; empty means Google.
+    :param tpu_insecure: plaintext gRPC.
+    :param storage_api_endpoint: URL instead of Google's.
+    :param ssh_port: port of the TPU VMs' SSH server.
+    :param anonymous: no credentials at all.
+    """
+
+    tpu_api_endpoint: str = ""
+    tpu_insecure: bool = False
+    storage_api_endpoint: str = ""
+    ssh_port: int = 22
+    anonymous: bool = False
+
+
+def parse_options(field: Callable[[str], Any], allowed_hosts: frozenset[str] = frozenset()) -> ConnectionOptions:
+    """Read our keys from a connection.
+
+    :param field: looks up one key of the extra, None when absent.
+    :param allowed_hosts: hosts that may be reached without TLS or credentials beside loopback and private ones.
+    :raises ConfigError: every wrong value at once.
+    """
+    faults: list[Fault] = []
+    options = ConnectionOptions(
+        tpu_api_endpoint=str(field("tpu_api_endpoint") or ""),
+        tpu_insecure=_boolean("tpu_insecure", field("tpu_insecure"), faults),
+        storage_api_endpoint=str(field("storage_api_endpoint") or ""),
+        ssh_port=_port(field("ssh_port"), faults),
+        anonymous=_boolean("is_anonymous", field("is_anonymous"), faults),
+    )
+    _check_hosts(options, allowed_hosts, faults)
+    if faults:
+        raise ConfigError(faults, "the google_cloud_platform connection")
+    return options
+
+
+def _boolean(name: str, value: Any, faults: list[Fault]) -> bool:
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    word = str(value).strip().lower()
+    if word not in _TRUE | _FALSE:
+        faults.append(Fault(name, value, "is not a boolean", ("true", "false")))
+    return word in _TRUE
+
+
+def _port(value: Any, faults: list[Fault]) -> int:
+    text = str(value if value not in (None, "") else 22)
+    if not text.isdigit() or not 0 < int(text) < 65536:
+        faults.append(Fault("ssh_port", value, "is not a TCP port", ("1 to 65535",), "22"))
+        return 22
+    return int(text)
+
+
+def _check_hosts(options: ConnectionOptions, allowed: frozenset[str], faults: list[Fault]) -> None:
+    endpoints = {
+        "tpu_api_endpoint": options.tpu_api_endpoint.rpartition(":")[0],
+        "storage_api_endpoint": urlparse(options.storage_api_endpoint).hostname or "",
+    }
+    for name, host in endpoints.items():
+        unprotected = options.anonymous or (name == "tpu_api_endpoint" and options.tpu_insecure)
+        if unprotected and not (host and _is_near(host, allowed)):
+            problem = (
+                "is reached without credentials or TLS, which only a loopback, private or allow-listed host may be"
+            )
+            faults.append(Fault(name, host or "(Google)", problem, tuple(sorted(allowed)), "127.0.0.1"))
+
+
+def _is_near(host: str, allowed: frozenset[str]) -> bool:
+    bare = host.strip("[]")
+    if bare in allowed or bare == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(bare).is_private
+    except ValueError:
+        return False

@@ -1,0 +1,148 @@
+"""Follow a run to its end, through lost connections: every byte of its log once, and the truth about its end.
+
+A lost connection is neither success nor failure. The node's state decides: gone, then the run is interrupted; alive,
+then the training goes on and so does the log, from the exact byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import logging
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu.core.job import RunRef
+from airflow_tpu.core.logstream import LineAssembler
+from airflow_tpu.core.messages import Finished, Gone, LogChunk
+from airflow_tpu.core.run import RunResult
+from airflow_tpu.errors import ConnectionFailed, DeadlineExceeded, LoginRefused, RunInterrupted
+from airflow_tpu.hooks.boot import ONE_TRY, lost_state
+from airflow_tpu.hooks.run import RunSession, WorkerAddress
+
+if TYPE_CHECKING:
+    from airflow_tpu.hooks.run import Login
+    from airflow_tpu.hooks.tpu_client import TPUClient
+
+log = logging.getLogger(__name__)
+
+UNREACHABLE_LIMIT = dt.timedelta(minutes=5)
+"""How long a READY node may be unreachable before the run counts as lost."""
+
+OVERTIME = dt.timedelta(minutes=2)
+"""The worker stops the run at its deadline by itself; this is what it may take to say so."""
+
+_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A run on a worker; plain values, so that a trigger can carry it. A host key is public.
+
+    :param node: full name of the node.
+    :param address: worker 0.
+    :param ref: name and attempt of the run.
+    """
+
+    node: str
+    address: WorkerAddress
+    ref: RunRef
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        address = {"host": self.address.host, "port": self.address.port, "host_key": self.address.host_key}
+        return {"node": self.node, "address": address, "ref": self.ref.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RunningJob:
+        """Inverse of :meth:`to_json`."""
+        return cls(data["node"], WorkerAddress(**data["address"]), RunRef.from_json(data["ref"]))
+
+
+class Follower:
+    """Streams one run's log and returns its result.
+
+    :param client: the Cloud TPU API, asked when the connection is lost.
+    :param login: user and private key.
+    :param job: what to follow.
+    :param write: gets each line of the log, without its line end.
+    """
+
+    def __init__(self, client: TPUClient, login: Login, job: RunningJob, write: Callable[[str], None]) -> None:
+        self.client = client
+        self.login = login
+        self.job = job
+        self._write = write
+        self._lines = LineAssembler()
+        self._silent_since: dt.datetime | None = None
+        self._failures = 0
+
+    async def until_finished(self, until: dt.datetime, pause_at: dt.datetime | None = None) -> RunResult | None:
+        """Follow to the end, or hand over to somebody else.
+
+        :param until: the run's deadline.
+        :param pause_at: stop following at this instant; what was delivered is acknowledged, the next follower goes
+            on with the following byte.
+        :return: the result, or None when paused.
+        :raises TPULost: the TPU was taken away.
+        :raises ConnectionFailed: the node is READY and could not be reached for too long.
+        :raises RunInterrupted: the run is gone without a result.
+        :raises DeadlineExceeded: the deadline has passed and the worker does not say how it ended.
+        """
+        while pause_at is None or dt.datetime.now(dt.UTC) < pause_at:
+            try:
+                result = await self._follow_once(pause_at)
+            except (ConnectionFailed, LoginRefused) as error:
+                await self._after_loss(error, until)
+                continue
+            if result is not None:
+                return result
+        self._emit(self._lines.finish())
+        return None
+
+    async def _follow_once(self, pause_at: dt.datetime | None) -> RunResult | None:
+        async with (
+            RunSession(self.job.address, self.login, ONE_TRY) as session,
+            contextlib.aclosing(session.follow(self.job.ref)) as messages,
+        ):
+            async for message in messages:
+                self._silent_since, self._failures = None, 0
+                if isinstance(message, Finished):
+                    self._emit(self._lines.finish())
+                    return RunResult.from_json(message.result)
+                if pause_at is not None and dt.datetime.now(dt.UTC) >= pause_at:
+                    break  # before it is taken: it is not acknowledged and comes to the next follower
+                self._take(message)
+        return None
+
+    def _take(self, message: object) -> None:
+        if isinstance(message, LogChunk):
+            self._emit(self._lines.feed(message.data))
+        elif isinstance(message, Gone):
+            self._emit(self._lines.finish())
+            raise RunInterrupted(
+                f"the run {self.job.ref.run_name} is gone without a result ({message.reason}): the worker was "
+                "rebooted, or its supervisor was killed. A new attempt resumes from the last checkpoint."
+            )
+
+    async def _after_loss(self, error: Exception, until: dt.datetime) -> None:
+        now = dt.datetime.now(dt.UTC)
+        lost = await lost_state(self.client, self.job.node)
+        if lost is not None:
+            raise lost from error
+        self._silent_since = self._silent_since or now
+        if now > until + OVERTIME:
+            raise DeadlineExceeded(f"the deadline {until} has passed and {self.job.node} does not answer") from error
+        if now - self._silent_since > UNREACHABLE_LIMIT:
+            raise error
+        pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)] * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
+        self._failures += 1
+        log.info("lost sight of the run (%s); it goes on, looking again in %.0f s", error, pause)
+        await asyncio.sleep(pause)
+
+    def _emit(self, lines: list[str]) -> None:
+        for line in lines:
+            self._write(line)

@@ -1,0 +1,80 @@
+"""Start the run on its worker, or find it running there already; push what it produced."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_tpu import settings
+from airflow_tpu.core.bundle import Bundle
+from airflow_tpu.core.job import RunRef
+from airflow_tpu.core.plan import Attempt, plan_job
+from airflow_tpu.hooks.artifacts import split_uri
+from airflow_tpu.hooks.boot import worker_addresses
+from airflow_tpu.hooks.follow import RunningJob
+from airflow_tpu.hooks.run import RunSession
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.lease import Lease
+    from airflow_tpu.hooks.tpu_client import TPUClient
+    from airflow_tpu.hooks.workbench import Workbench
+
+log = logging.getLogger(__name__)
+
+
+def build_bundle(bench: Workbench) -> Bundle:
+    """Collect the script, its neighbours and its requirements.
+
+    :raises ConfigError: a file is missing.
+    """
+    conf, train = bench.conf, settings.include_dir() / "train"
+    requirements = train / conf.requirements if conf.requirements else None
+    if not conf.script.startswith("gs://"):
+        return Bundle.build(train / conf.script, train, requirements)
+    bucket, name = split_uri(conf.script)
+    with tempfile.TemporaryDirectory(prefix="airflow-tpu-") as folder:
+        script = Path(folder) / Path(name).name
+        bench.storage.download(bucket_name=bucket, object_name=name, filename=str(script))
+        return Bundle.build(script, Path(folder), requirements)
+
+
+async def locate(client: TPUClient, bench: Workbench, node: str, ref: RunRef) -> RunningJob:
+    """Address of worker 0 as it is now: maintenance may have changed it."""
+    addresses = await worker_addresses(client, await client.node(node), bench.tpu.options)
+    return RunningJob(node, addresses[0], ref)
+
+
+async def attach(client: TPUClient, bench: Workbench, lease: Lease, node: str) -> RunningJob | None:
+    """The attempt that an earlier try of this task left running (or finished) on this very node.
+
+    :return: None when there is none, or when it has ended badly and a new attempt is due.
+    """
+    if lease.attempt == 0 or lease.attempt_node != node.rsplit("/", 1)[-1]:
+        return None
+    job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))
+    async with RunSession(job.address, bench.access.login) as session:
+        status = await session.status(job.ref)
+    done_well = status.state == "finished" and (status.result or {}).get("exit_code") == 0
+    if status.state == "running" or done_well:
+        log.info("attempt %d is %s on %s: re-attaching", lease.attempt, status.state, lease.attempt_node)
+        return job
+    return None
+
+
+async def launch(client: TPUClient, bench: Workbench, lease: Lease, node: str) -> RunningJob:
+    """Ship the bundle and start the next attempt; its number is written down before it starts.
+
+    :raises RemoteError: the worker refused.
+    """
+    bundle = build_bundle(bench)
+    node_id = node.rsplit("/", 1)[-1]
+    lease = bench.leases.update(lease, lambda current: current.next_attempt(node_id))
+    attempt = Attempt(lease.key.name, lease.attempt, lease.expires_at)
+    job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))
+    spec = plan_job(bench.conf, bench.accelerator, bundle, attempt)
+    async with RunSession(job.address, bench.access.login) as session:
+        started = await session.start(spec, bundle)
+    log.info("attempt %d of %s runs as process %s on %s", lease.attempt, lease.key.name, started.pid, node_id)
+    return job

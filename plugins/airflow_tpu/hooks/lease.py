@@ -1,0 +1,81 @@
+"""Keep the lease object: taken, renewed and released with generation preconditions."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_tpu.core.lease import Lease
+from airflow_tpu.errors import LeaseLost, TransientError
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.names import RunKey
+    from airflow_tpu.hooks.artifacts import ArtifactsHook
+
+_RACES = 5
+"""How often a lost race for the object is tried again before it is reported."""
+
+
+@dataclass(frozen=True)
+class LeaseStore:
+    """Leases below ``gs://bucket/prefix/leases/``.
+
+    :param hook: Cloud Storage.
+    :param root: ``gs://bucket/prefix`` of the grant.
+    """
+
+    hook: ArtifactsHook
+    root: str
+
+    def uri(self, key: RunKey) -> str:
+        """Where the lease of a run is."""
+        return f"{self.root}/leases/{key.name}.json"
+
+    def acquire(self, key: RunKey, zone: str, expires_at: dt.datetime) -> Lease:
+        """Take the lease, or take it again with a new token: older attempts are fenced off from now on.
+
+        :raises TransientError: too many others wrote the object at the same time.
+        """
+        token = uuid.uuid4().hex[:16]
+        for _ in range(_RACES):
+            found = self.hook.read_json(self.uri(key))
+            lease = Lease(key, token, expires_at, zone)
+            if found is not None:
+                lease = Lease.from_json(found.data).renewed(token, expires_at)
+            if self.hook.write_json(self.uri(key), lease.to_json(), found.generation if found else 0) is not None:
+                return lease
+        raise TransientError(f"the lease {self.uri(key)} is being written by others; nothing was created")
+
+    def read(self, key: RunKey) -> Lease:
+        """The lease as it is now.
+
+        :raises LeaseLost: there is none: the run has ended, or its setup task did not run.
+        """
+        found = self.hook.read_json(self.uri(key))
+        if found is None:
+            raise LeaseLost(f"no lease {self.uri(key)}: clear this task together with its setup task 'lease'.")
+        return Lease.from_json(found.data)
+
+    def update(self, lease: Lease, change: Callable[[Lease], Lease]) -> Lease:
+        """Change the lease, provided that its token is still ours.
+
+        :param lease: the lease as this attempt knows it.
+        :param change: from the current lease to the new one.
+        :raises LeaseLost: a newer attempt has taken the lease over, or it is gone.
+        """
+        for _ in range(_RACES):
+            found = self.hook.read_json(self.uri(lease.key))
+            current = Lease.from_json(found.data) if found else None
+            if found is None or current is None or current.token != lease.token:
+                raise LeaseLost(f"{self.uri(lease.key)} belongs to a newer attempt; this one stops and touches nothing")
+            changed = change(current)
+            if self.hook.write_json(self.uri(lease.key), changed.to_json(), found.generation) is not None:
+                return changed
+        raise TransientError(f"the lease {self.uri(lease.key)} is being written by others")
+
+    def release(self, key: RunKey) -> None:
+        """Give the lease back; releasing twice succeeds."""
+        self.hook.remove(self.uri(key))

@@ -1,0 +1,217 @@
+"""Create the TPU of a lease, or find it: the one way in which this project asks for hardware.
+
+Order matters. The name is written down before each call that creates something (a crash between the call and its
+answer must leave a trace), the grant is asked with the project's whole live inventory, and a TPU that carries our run
+is adopted, never doubled.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu.core.authorize import Request, authorize
+from airflow_tpu.core.ledger import Opened
+from airflow_tpu.core.names import incarnation_of, is_ours, labels, token_of
+from airflow_tpu.core.tpu import Phase, QueuedView, TPUSpec, TPUView
+from airflow_tpu.errors import NameTaken, ResourceNotFound, TransientError
+from airflow_tpu.hooks.census import Census, take_census
+from airflow_tpu.hooks.tpu_wire import Stamp
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.authorize import Permit
+    from airflow_tpu.core.catalogue import AcceleratorType
+    from airflow_tpu.core.grant_file import Grant
+    from airflow_tpu.core.lease import Lease
+    from airflow_tpu.hooks.lease import LeaseStore
+    from airflow_tpu.hooks.ledger import LedgerStore
+    from airflow_tpu.hooks.tpu_client import TPUClient
+
+log = logging.getLogger(__name__)
+
+# Any fixed namespace does: the same incarnation always asks with the same request id.
+_NAMESPACE = uuid.UUID("6f1f8b2e-6d0b-4b43-9f6f-1f4a3c8f6a11")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be created, and everything the decision needs.
+
+    :param spec: the TPU.
+    :param accelerator: its type in the catalogue.
+    :param grant: what may be used for free.
+    :param bucket_locations: location of every ``gs://`` argument, None where unknown.
+    :param paid_reason: why paid use is accepted, empty when it is not.
+    :param ssh_keys: metadata line with the public key.
+    """
+
+    spec: TPUSpec
+    accelerator: AcceleratorType
+    grant: Grant
+    bucket_locations: Mapping[str, str | None]
+    paid_reason: str
+    ssh_keys: str
+
+    def permit(self, census: Census, lease: Lease, now: dt.datetime) -> Permit:
+        """Ask the grant.
+
+        :raises GrantError: with all reasons.
+        """
+        request = Request(
+            spec=self.spec,
+            accelerator=self.accelerator,
+            planned_end=lease.expires_at,
+            bucket_locations=self.bucket_locations,
+            project_number=None,
+            paid_reason=self.paid_reason,
+            owner=lease.key.digest,
+        )
+        return authorize(self.grant, request, census.inventory(), now)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A TPU that is on its way; plain text, so that a trigger can carry it.
+
+    :param node: full name of the node.
+    :param queued: full name of the queued resource, empty for a direct node.
+    :param operation: name of the create operation, empty when it was started by somebody else.
+    """
+
+    node: str
+    queued: str = ""
+    operation: str = ""
+
+    @property
+    def node_id(self) -> str:
+        """Short name of the node."""
+        return self.node.rsplit("/", 1)[-1]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+
+def target_of(spec: TPUSpec, node_id: str, operation: str = "") -> Target:
+    """The target that a spec and a name describe."""
+    queued = f"{spec.parent}/queuedResources/{node_id}" if spec.queued else ""
+    return Target(f"{spec.parent}/nodes/{node_id}", queued, operation)
+
+
+class Provisioner:
+    """Ensures that the TPU of a lease exists or is on its way.
+
+    :param client: the Cloud TPU API.
+    :param leases: where the lease is kept.
+    :param ledger: where incarnations are recorded.
+    """
+
+    def __init__(self, client: TPUClient, leases: LeaseStore, ledger: LedgerStore) -> None:
+        self.client = client
+        self.leases = leases
+        self.ledger = ledger
+
+    async def ensure(self, order: Order, lease: Lease) -> Target:
+        """Adopt the living TPU of this lease, or sweep its husks and create the next incarnation.
+
+        :param order: what to create if there is nothing to adopt.
+        :param lease: this attempt's lease.
+        :return: the TPU, ready or on its way.
+        :raises GrantError: the grant does not cover it.
+        :raises CloudError: the API refused.
+        """
+        census = await take_census(self.client)
+        living = census.living(lease.key)
+        if living is not None:
+            return await self._adopt(order.spec, living, lease)
+        await self.sweep(census, lease)
+        return await self._create(order, census, lease)
+
+    async def sweep(self, census: Census, lease: Lease) -> None:
+        """Delete what is left of this run's earlier incarnations: husks hold quota and names until deleted."""
+        for queued in census.queued:
+            if is_ours(queued.labels, lease.key):
+                log.info("deleting the husk %s (%s)", queued.name, queued.state)
+                await self.client.delete_queued_resource(queued.name)
+        for node in census.nodes:
+            if is_ours(node.labels, lease.key):
+                log.info("deleting the husk %s (%s)", node.name, node.state)
+                await self.client.delete_node(node.name)
+
+    async def _adopt(self, spec: TPUSpec, living: TPUView | QueuedView, lease: Lease) -> Target:
+        log.info("adopting %s (%s), made by an earlier attempt of this run", living.name, living.state)
+        found = replace(spec, zone=living.zone)
+        if isinstance(living, QueuedView):
+            return target_of(replace(found, queued=True), living.queued_id)
+        if token_of(living.labels) != lease.token and living.phase is Phase.USABLE:
+            # From here on the older attempt's on_kill no longer opens this TPU.
+            stamp = replace(lease.stamp, incarnation=incarnation_of(living.labels) or 0)
+            await self.client.relabel(living.name, {**living.labels, **labels(lease.key, stamp)})
+        return target_of(replace(found, queued=bool(living.queued_resource)), living.node_id)
+
+    async def _create(self, order: Order, census: Census, lease: Lease) -> Target:
+        now = dt.datetime.now(dt.UTC)
+        permit = order.permit(census, lease, now)
+        lease = self.leases.update(lease, lambda current: current.next_incarnation(census.last_incarnation(lease.key)))
+        self.ledger.open(_opened(order, permit, lease, now))
+        stamp = Stamp(
+            node_id=lease.node_id,
+            labels=labels(lease.key, lease.stamp),
+            ssh_keys=order.ssh_keys,
+            request_id=str(uuid.uuid5(_NAMESPACE, f"{order.spec.project_id}/{lease.node_id}/{lease.token}")),
+        )
+        log.info(
+            "creating %s: %s (%s) in %s, runtime %s, %s",
+            stamp.node_id,
+            order.spec.accelerator_type,
+            order.spec.tier,
+            order.spec.zone,
+            order.spec.runtime_version,
+            permit,
+        )
+        return target_of(order.spec, stamp.node_id, await self._request(order.spec, stamp, permit))
+
+    async def _request(self, spec: TPUSpec, stamp: Stamp, permit: Permit) -> str:
+        try:
+            return await self.client.create(spec, stamp, permit)
+        except (NameTaken, TransientError) as error:
+            # The answer may have been lost although the node exists: ask by name before anything is repeated.
+            target = target_of(spec, stamp.node_id)
+            if await self._is_mine(target, stamp):
+                log.info("%s exists although the answer was lost (%s)", stamp.node_id, error)
+                return ""
+            raise
+
+    async def _is_mine(self, target: Target, stamp: Stamp) -> bool:
+        try:
+            if target.queued:
+                found: Mapping[str, str] = (await self.client.queued_resource(target.queued)).labels
+            else:
+                found = (await self.client.node(target.node)).labels
+        except ResourceNotFound:
+            return False
+        return all(found.get(key) == value for key, value in stamp.labels.items())
+
+
+def _opened(order: Order, permit: Permit, lease: Lease, now: dt.datetime) -> Opened:
+    spec = order.spec
+    return Opened(
+        node_id=lease.node_id,
+        run=lease.key.digest,
+        dag_id=lease.key.dag_id,
+        run_id=lease.key.run_id,
+        project=spec.project_id,
+        zone=spec.zone,
+        accelerator_type=spec.accelerator_type,
+        chips=order.accelerator.chips,
+        tier=spec.tier,
+        provisioning="queued-resource" if spec.queued else "node",
+        external_ips=0 if spec.internal_ips else order.accelerator.hosts,
+        allowance=permit.allowance_text,
+        paid_reason=permit.paid_reason,
+        requested_at=now,
+    )

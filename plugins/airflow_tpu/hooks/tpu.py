@@ -1,0 +1,114 @@
+"""Hooks for the Cloud TPU API: a connection becomes an endpoint, and the endpoint a client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow.providers.google.common.hooks.base_google import GoogleBaseAsyncHook, GoogleBaseHook
+
+from airflow_tpu import settings
+from airflow_tpu.errors import ConfigError, Fault
+from airflow_tpu.hooks.connection import ConnectionOptions, parse_options
+from airflow_tpu.hooks.tpu_client import APIEndpoint, Listing, OperationView, TPUClient
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.tpu import QueuedView, TPUView
+
+T = TypeVar("T")
+
+
+class CloudTPUHook(GoogleBaseHook):
+    """Talk to the Cloud TPU API (``google.cloud.tpu.v2``) from a worker.
+
+    Every verb opens its own short connection; a task that needs several at once uses :meth:`client` in a coroutine.
+
+    :param gcp_conn_id: connection of type ``google_cloud_platform``; its extra may name a local endpoint.
+    :param impersonation_chain: service account to impersonate.
+    """
+
+    @cached_property
+    def options(self) -> ConnectionOptions:
+        """Our keys of the connection, checked.
+
+        :raises ConfigError: a value is wrong, or an unprotected endpoint is not near.
+        """
+        return parse_options(self._get_field, settings.insecure_hosts())
+
+    @cached_property
+    def endpoint(self) -> APIEndpoint:
+        """Where and as whom to call.
+
+        :raises ConfigError: no project can be found.
+        """
+        options = self.options
+        if options.anonymous and self.impersonation_chain:
+            fault = Fault("impersonation_chain", self.impersonation_chain, "cannot be used with is_anonymous")
+            raise ConfigError([fault], "the google_cloud_platform connection")
+        credentials, project_id = self.get_credentials_and_project_id()
+        if not project_id:
+            fault = Fault("project", "", "is missing from the connection and from the credentials")
+            raise ConfigError([fault], "the google_cloud_platform connection")
+        return APIEndpoint(project_id, credentials, options.tpu_api_endpoint, options.tpu_insecure)
+
+    def client(self) -> TPUClient:
+        """Asynchronous client, to be entered in a coroutine."""
+        return TPUClient(self.endpoint)
+
+    def get_node(self, name: str) -> TPUView:
+        """One node by its full name.
+
+        :raises ResourceNotFound: the API does not know it.
+        """
+        return self._run(lambda client: client.node(name))
+
+    def list_nodes(self, zone: str = "-") -> Listing[TPUView]:
+        """Every node of the project in a zone, or in all of them."""
+        return self._run(lambda client: client.nodes(zone))
+
+    def list_queued_resources(self, zone: str = "-") -> Listing[QueuedView]:
+        """Every queued resource of the project in a zone, or in all of them."""
+        return self._run(lambda client: client.queued_resources(zone))
+
+    def delete_node(self, name: str) -> OperationView | None:
+        """Start deleting a node; None when it is gone already."""
+        return self._run(lambda client: client.delete_node(name))
+
+    def delete_queued_resource(self, name: str) -> OperationView | None:
+        """Start deleting a queued resource with its nodes; None when it is gone already."""
+        return self._run(lambda client: client.delete_queued_resource(name))
+
+    def get_operation(self, name: str) -> OperationView:
+        """State of a long-running operation."""
+        return self._run(lambda client: client.operation(name))
+
+    def _run(self, verb: Callable[[TPUClient], Awaitable[T]]) -> T:
+        endpoint = self.endpoint  # the connection is read here, outside of the event loop
+
+        async def call() -> T:
+            async with TPUClient(endpoint) as client:
+                return await verb(client)
+
+        return asyncio.run(call())
+
+
+class CloudTPUAsyncHook(GoogleBaseAsyncHook):
+    """Talk to the Cloud TPU API from the triggerer's event loop.
+
+    :param gcp_conn_id: connection of type ``google_cloud_platform``.
+    :param impersonation_chain: service account to impersonate.
+    """
+
+    sync_hook_class = CloudTPUHook
+
+    async def client(self) -> TPUClient:
+        """Asynchronous client, to be entered with ``async with``."""
+        sync_hook = await self.get_sync_hook()
+        return TPUClient(await asyncio.to_thread(lambda: sync_hook.endpoint))
+
+    async def options(self) -> ConnectionOptions:
+        """Our keys of the connection, checked."""
+        sync_hook = await self.get_sync_hook()
+        return await asyncio.to_thread(lambda: sync_hook.options)

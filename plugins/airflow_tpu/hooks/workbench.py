@@ -1,0 +1,151 @@
+"""Everything a task of one run works with, put together once per execution."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu.core.conf import RunConf
+from airflow_tpu.core.tpu import TPUSpec
+from airflow_tpu.errors import ConfigError, Fault
+from airflow_tpu.hooks.boot import Access
+from airflow_tpu.hooks.grant import bucket_locations, load_catalogue, load_grant, store_root
+from airflow_tpu.hooks.lease import LeaseStore
+from airflow_tpu.hooks.ledger import LedgerStore
+from airflow_tpu.hooks.login import public_key_line, read_login
+from airflow_tpu.hooks.provision import Order
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.catalogue import AcceleratorType, Catalogue
+    from airflow_tpu.core.grant_file import Grant
+    from airflow_tpu.core.names import RunKey
+    from airflow_tpu.hooks.artifacts import ArtifactsHook
+    from airflow_tpu.hooks.tpu import CloudTPUHook
+
+
+@dataclass(frozen=True)
+class Connections:
+    """Which connections a task uses.
+
+    :param gcp_conn_id: Cloud TPU API and Cloud Storage.
+    :param ssh_conn_id: user and private key.
+    :param impersonation_chain: service account to impersonate, empty for none.
+    """
+
+    gcp_conn_id: str
+    ssh_conn_id: str
+    impersonation_chain: str = ""
+
+
+def parse_conf(conf: str | Mapping[str, Any], catalogue: Catalogue) -> RunConf:
+    """The rendered ``conf`` of a task, checked in full.
+
+    :raises ConfigError: with every fault.
+    """
+    try:
+        data = json.loads(conf) if isinstance(conf, str) else conf
+    except json.JSONDecodeError as error:
+        raise ConfigError([Fault("conf", conf, f"is not JSON: {error}")]) from error
+    if not isinstance(data, Mapping):
+        raise ConfigError([Fault("conf", data, "is not a mapping")])
+    return RunConf.parse(data, catalogue)
+
+
+class Workbench:
+    """Hooks, grant, stores and order of one run.
+
+    :param key: whose run.
+    :param connections: which connections to use.
+    :param conf: what was asked for, as rendered.
+    """
+
+    def __init__(self, key: RunKey, connections: Connections, conf: str | Mapping[str, Any]) -> None:
+        self.key = key
+        self.connections = connections
+        self._conf = conf
+
+    @cached_property
+    def conf(self) -> RunConf:
+        """What was asked for, checked."""
+        return parse_conf(self._conf, self.catalogue)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """Types, zones and prices."""
+        return load_catalogue()
+
+    @cached_property
+    def grant(self) -> Grant:
+        """What may be used for free."""
+        return load_grant()
+
+    @cached_property
+    def tpu(self) -> CloudTPUHook:
+        """Cloud TPU API."""
+        from airflow_tpu.hooks.tpu import CloudTPUHook
+
+        return CloudTPUHook(self.connections.gcp_conn_id, self.connections.impersonation_chain or None)
+
+    @cached_property
+    def storage(self) -> ArtifactsHook:
+        """Cloud Storage."""
+        from airflow_tpu.hooks.artifacts import ArtifactsHook
+
+        return ArtifactsHook(self.connections.gcp_conn_id, self.connections.impersonation_chain or None)
+
+    @cached_property
+    def leases(self) -> LeaseStore:
+        """Where the lease is kept."""
+        return LeaseStore(self.storage, store_root(self.grant))
+
+    @cached_property
+    def ledger(self) -> LedgerStore:
+        """Where incarnations are recorded."""
+        return LedgerStore(self.storage, store_root(self.grant))
+
+    @cached_property
+    def access(self) -> Access:
+        """Login and port of the TPU VMs."""
+        from airflow.sdk import BaseHook
+
+        connection = BaseHook.get_connection(self.connections.ssh_conn_id)
+        return Access(read_login(connection), self.tpu.options)
+
+    @property
+    def accelerator(self) -> AcceleratorType:
+        """The asked type in the catalogue."""
+        return self.catalogue.types[self.conf.accelerator_type]
+
+    @property
+    def spec(self) -> TPUSpec:
+        """The TPU to ask for."""
+        conf = self.conf
+        return TPUSpec(
+            project_id=self.tpu.endpoint.project_id,
+            zone=conf.zone,
+            accelerator_type=conf.accelerator_type,
+            runtime_version=conf.runtime_version,
+            tier=conf.tier,
+            queued=conf.queued,
+            internal_ips=conf.internal_ips,
+        )
+
+    def order(self) -> Order:
+        """What is to be created, with the location of every bucket that the run names."""
+        uris = [uri for uri in (self.conf.artifacts_uri, self.conf.script) if uri.startswith("gs://")]
+        return Order(
+            spec=self.spec,
+            accelerator=self.accelerator,
+            grant=self.grant,
+            bucket_locations=bucket_locations(self.storage, uris),
+            paid_reason=self.conf.allow_paid_reason,
+            ssh_keys=public_key_line(self.access.login, self.connections.ssh_conn_id),
+        )
+
+    def deadline(self, started: dt.datetime) -> dt.datetime:
+        """When everything of this run ends."""
+        return started + dt.timedelta(hours=self.conf.deadline_hours)

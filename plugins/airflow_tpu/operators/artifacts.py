@@ -1,0 +1,70 @@
+"""Copy what the run produced to Cloud Storage while its TPU lives, and prove that it arrived."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu.core.plan import artifacts_uri
+from airflow_tpu.errors import NothingProduced
+from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
+from airflow_tpu.operators.base import CloudTPUBaseOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_tpu.core.artifacts import Manifest
+    from airflow_tpu.core.lease import Lease
+    from airflow_tpu.hooks.collect import Collected
+    from airflow_tpu.hooks.workbench import Workbench
+
+
+class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
+    """Push the run's output from the TPU VM to Cloud Storage, manifest last, and verify it against the bucket.
+
+    :param allow_empty: accept a run that wrote no file at all.
+    :return: where the artifacts are, how many and how large, and the run's metrics if it wrote any.
+    """
+
+    operator_extra_links = (CloudTPUArtifactsLink(),)
+
+    def __init__(self, *, allow_empty: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.allow_empty = allow_empty
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Push, verify, describe."""
+        from airflow_tpu.hooks.collect import collect, confirm
+
+        bench = self.bench(context)
+        lease = bench.leases.read(bench.key)
+        uri = artifacts_uri(bench.conf, lease.key.name, lease.attempt)
+        CloudTPUArtifactsLink.persist(context, path=uri.removeprefix("gs://"), project_id=bench.spec.project_id)
+        _ = bench.access  # connections are read before the event loop runs
+        collected = asyncio.run(collect(bench, lease, uri))
+        self._require_output(collected, uri)
+        confirm(bench, collected.manifest, uri)
+        return self._describe(bench, lease, collected.manifest, uri)
+
+    def _require_output(self, collected: Collected, uri: str) -> None:
+        for problem in collected.skipped:
+            self.log.warning("not copied: %s", problem)
+        if not collected.outputs and not self.allow_empty:
+            raise NothingProduced(
+                f"the run ended well and left no file in TRC_OUTPUT_DIR; its log is below {uri}. Write results there, "
+                "or set allow_empty if there are none."
+            )
+
+    def _describe(self, bench: Workbench, lease: Lease, manifest: Manifest, uri: str) -> dict[str, Any]:
+        size = manifest.size
+        bench.leases.update(lease, lambda now: now.with_life(now.attempt_node, artifact_bytes=size))
+        self.log.info("%d file(s), %d bytes, verified at %s", len(manifest.files), size, uri)
+        metrics = bench.storage.read_json(f"{uri}/output/metrics.json")
+        if metrics is not None:
+            self.log.info("metrics: %s", metrics.data)
+        return {
+            "uri": uri,
+            "files": len(manifest.files),
+            "bytes": size,
+            "metrics": metrics.data if metrics is not None else {},
+        }

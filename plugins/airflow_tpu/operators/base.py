@@ -1,0 +1,143 @@
+"""What the operators share: connections, the run's key, waits that end in the worker or go on in a trigger."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import threading
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from airflow.sdk import BaseOperator
+from airflow.sdk import conf as airflow_conf
+
+from airflow_tpu.core.names import RunKey
+from airflow_tpu.core.watch import EVENT_HOLD, Watch
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_tpu.core.lease import Lease
+    from airflow_tpu.hooks.workbench import Workbench
+
+T = TypeVar("T")
+
+INLINE_SECONDS = 20.0
+"""Waits shorter than this are answered in the worker; a deferral costs about as much."""
+
+ON_KILL_SECONDS = 4.0
+"""A worker has 5 s after SIGTERM before it is killed, whatever ``killed_task_cleanup_time`` says (Airflow 3.3.2)."""
+
+
+class CloudTPUBaseOperator(BaseOperator):
+    """Base of the operators of this package.
+
+    :param conf: what to run and where, a mapping or JSON text (:class:`airflow_tpu.core.conf.RunConf`) (templated).
+    :param gcp_conn_id: connection of type ``google_cloud_platform`` (templated).
+    :param ssh_conn_id: connection of type ``ssh`` with user and private key of the TPU VMs (templated).
+    :param impersonation_chain: service account to impersonate, empty for none (templated).
+    :param deferrable: wait in the triggerer; False waits in the worker, with the same behaviour.
+    :param poll_interval: seconds between two looks at the API.
+    """
+
+    template_fields: Sequence[str] = ("conf", "gcp_conn_id", "ssh_conn_id", "impersonation_chain")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"conf": "json"}
+    ui_color = "#e8f0fe"
+
+    def __init__(
+        self,
+        *,
+        conf: str | Mapping[str, Any],
+        gcp_conn_id: str = "google_cloud_default",
+        ssh_conn_id: str = "tpu_ssh_default",
+        impersonation_chain: str = "",
+        deferrable: bool = airflow_conf.getboolean("operators", "default_deferrable", fallback=True),
+        poll_interval: float = 15.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.conf = conf
+        self.gcp_conn_id = gcp_conn_id
+        self.ssh_conn_id = ssh_conn_id
+        self.impersonation_chain = impersonation_chain
+        self.deferrable = deferrable
+        self.poll_interval = poll_interval
+
+    def bench(self, context: Context) -> Workbench:
+        """Hooks, grant and stores of this run."""
+        from airflow_tpu.hooks.workbench import Connections, Workbench
+
+        connections = Connections(self.gcp_conn_id, self.ssh_conn_id, self.impersonation_chain)
+        return Workbench(run_key(context), connections, self.conf)
+
+    def watch(self, lease: Lease, until: dt.datetime) -> Watch:
+        """What a trigger of this task needs to know."""
+        return Watch(
+            key=lease.key,
+            token=lease.token,
+            gcp_conn_id=self.gcp_conn_id,
+            ssh_conn_id=self.ssh_conn_id,
+            impersonation_chain=self.impersonation_chain,
+            poll=self.poll_interval,
+            until=until.timestamp(),
+            event_after=time.time() + EVENT_HOLD,
+        )
+
+    def inline_seconds(self, until: dt.datetime) -> float:
+        """How long this task waits in the worker: briefly, or to the end when it may not defer."""
+        if self.deferrable:
+            return INLINE_SECONDS
+        return max(1.0, (until - dt.datetime.now(dt.UTC)).total_seconds() + self.poll_interval)
+
+
+class FencedOperator(CloudTPUBaseOperator):
+    """An operator that owns a TPU while it runs: ended by a person, it deletes what carries its token.
+
+    :param cancel_on_kill: delete the TPU when the task is ended from outside.
+    """
+
+    def __init__(self, *, cancel_on_kill: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cancel_on_kill = cancel_on_kill
+        self._fence: tuple[Workbench, Lease] | None = None
+
+    @cached_property
+    def _killer(self) -> threading.Lock:
+        return threading.Lock()
+
+    def arm(self, bench: Workbench, lease: Lease) -> None:
+        """From here on ``on_kill`` knows what to delete; the connection is read now, there is no time later."""
+        _ = bench.tpu.endpoint
+        self._fence = (bench, lease)
+
+    def on_kill(self) -> None:
+        """Ask for the delete, once, without waiting for its end: teardown and reaper do the rest."""
+        if self._fence is None or not self.cancel_on_kill:
+            return
+        bench, lease = self._fence
+        self.log.warning("ended from outside: asking for the TPU of %s to be deleted", lease.key.name)
+        in_thread(abandon(bench, lease), ON_KILL_SECONDS)
+
+
+async def abandon(bench: Workbench, lease: Lease) -> None:
+    """Ask for everything that carries this attempt's token to be deleted."""
+    from airflow_tpu.hooks.release import request_delete
+
+    async with bench.tpu.client() as client:
+        await request_delete(client, lease.key, lease.token)
+
+
+def in_thread(work: Coroutine[Any, Any, None], seconds: float) -> None:
+    """Run a coroutine beside an event loop that may be running already (a signal interrupts it at any point)."""
+    thread = threading.Thread(target=asyncio.run, args=(work,), daemon=True)
+    thread.start()
+    thread.join(seconds)
+
+
+def run_key(context: Context) -> RunKey:
+    """Key of the running task: every task of the run derives the same names from it."""
+    instance = context["ti"]
+    index = instance.map_index
+    return RunKey(instance.dag_id, instance.run_id, -1 if index is None else index)

@@ -1,0 +1,55 @@
+"""Say early, and so that a person can read it, whether the grant covers the run."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu.core.authorize import Request, authorize
+from airflow_tpu.core.inventory import Inventory
+from airflow_tpu.operators.base import CloudTPUBaseOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_tpu.hooks.workbench import Workbench
+
+
+class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
+    """Check the form in full, then the grant: first by itself, before any API call, then against what is alive.
+
+    Enforcement is not here but at the create call, which takes a permit of that moment.
+
+    :return: the permit as a person and a report read it.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Refuse with every reason, or describe what covers the run."""
+        bench = self.bench(context)
+        end = bench.deadline(dt.datetime.now(dt.UTC))
+        self._alone(bench, end)
+        order = bench.order()
+        request = Request(
+            spec=order.spec,
+            accelerator=order.accelerator,
+            planned_end=end,
+            bucket_locations=order.bucket_locations,
+            paid_reason=order.paid_reason,
+            owner=bench.key.digest,
+        )
+        permit = authorize(bench.grant, request, asyncio.run(self._inventory(bench)), dt.datetime.now(dt.UTC))
+        self.log.info("%s", permit)
+        self.log.info("the grant ends %s", bench.grant.ends_at)
+        return permit.to_json()
+
+    def _alone(self, bench: Workbench, end: dt.datetime) -> None:
+        """What the grant file alone refuses is refused before any API call."""
+        request = Request(bench.spec, bench.accelerator, end, paid_reason=bench.conf.allow_paid_reason)
+        authorize(bench.grant, request, Inventory(), dt.datetime.now(dt.UTC))
+
+    async def _inventory(self, bench: Workbench) -> Inventory:
+        from airflow_tpu.hooks.census import take_census
+
+        async with bench.tpu.client() as client:
+            return (await take_census(client)).inventory()

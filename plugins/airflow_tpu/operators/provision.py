@@ -1,0 +1,105 @@
+"""What create and train share: ensure the TPU, wait in the worker, then in a trigger, and clean up after a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow_tpu.core.events import raise_for
+from airflow_tpu.core.ledger import TimeSource
+from airflow_tpu.errors import ConfigError, LedgerError, TPUError
+from airflow_tpu.operators.base import FencedOperator, abandon
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_tpu.core.lease import Lease
+    from airflow_tpu.hooks.provision import Target
+    from airflow_tpu.hooks.waits import Arrival
+    from airflow_tpu.hooks.workbench import Workbench
+
+_QUICK_POLL = 1.0
+"""Seconds between two looks while a worker slot is held: the wait is short, so every second counts."""
+
+
+class CloudTPUProvisionOperator(FencedOperator):
+    """Ensure that the run's TPU exists and can be logged in to, then go on with :meth:`on_ready`."""
+
+    def execute(self, context: Context) -> Any:
+        """Adopt or create the TPU; wait for it."""
+        bench = self.bench(context)
+        lease = bench.leases.read(bench.key)
+        self.arm(bench, lease)
+        order = bench.order()  # connections and buckets are read before the event loop runs
+        try:
+            target, arrival = asyncio.run(self._provision(bench, lease, order))
+        except TPUError as error:
+            self._give_up(bench, lease, error)
+        if arrival is None:
+            self._defer_until_ready(lease, target)
+        return self._arrived(context, bench, lease, arrival)
+
+    def execute_ready(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
+        """Go on after the trigger has seen the TPU ready (or fail)."""
+        bench = self.bench(context)
+        lease = bench.leases.read(bench.key)
+        self.arm(bench, lease)
+        try:
+            good = raise_for(event)
+        except TPUError as error:
+            self._give_up(bench, lease, error)
+        ready = dt.datetime.fromisoformat(good["ready_at"])
+        lease = self._remember(bench, lease, good["node"], ready, TimeSource(good["source"]))
+        return self.on_ready(context, bench, lease, good["node"])
+
+    def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: str) -> Any:
+        """Use the TPU.
+
+        :param context: of the running task.
+        :param bench: hooks and stores.
+        :param lease: this attempt's lease.
+        :param node: full name of the node.
+        """
+        raise NotImplementedError
+
+    async def _provision(self, bench: Workbench, lease: Lease, order: Any) -> tuple[Target, Arrival | None]:
+        from airflow_tpu.hooks.boot import arrive
+        from airflow_tpu.hooks.provision import Provisioner
+        from airflow_tpu.hooks.waits import Pace, within
+
+        access = bench.access
+        async with bench.tpu.client() as client:
+            target = await Provisioner(client, bench.leases, bench.ledger).ensure(order, lease)
+            pace = Pace(min(_QUICK_POLL, self.poll_interval), lease.expires_at)
+            found = await within(self.inline_seconds(lease.expires_at), arrive(client, target, access, pace))
+        return target, found[0] if found is not None else None
+
+    def _defer_until_ready(self, lease: Lease, target: Target) -> NoReturn:
+        from airflow_tpu.triggers.tpu import CloudTPUReadyTrigger
+
+        watch = self.watch(lease, lease.expires_at)
+        self.log.info("%s is not ready yet; waiting in the triggerer until %s", target.node_id, lease.expires_at)
+        self.defer(
+            trigger=CloudTPUReadyTrigger(watch=watch.to_json(), target=target.to_json()),
+            method_name="execute_ready",
+        )
+
+    def _arrived(self, context: Context, bench: Workbench, lease: Lease, arrival: Arrival) -> Any:
+        lease = self._remember(bench, lease, arrival.view.name, arrival.ready_at, arrival.source)
+        return self.on_ready(context, bench, lease, arrival.view.name)
+
+    def _remember(self, bench: Workbench, lease: Lease, node: str, ready_at: dt.datetime, source: TimeSource) -> Lease:
+        node_id = node.rsplit("/", 1)[-1]
+        if lease.life(node_id).ready_at is not None:
+            return lease
+        self.log.info("%s has been READY since %s (%s)", node_id, ready_at, source)
+        return bench.leases.update(lease, lambda now: now.with_life(node_id, ready_at=ready_at, source=source))
+
+    def _give_up(self, bench: Workbench, lease: Lease, error: TPUError) -> NoReturn:
+        """Delete what this attempt made, then fail with the error as it was (its cause is not lost)."""
+        if not isinstance(error, ConfigError | LedgerError):
+            self.log.warning("no usable TPU: deleting what this attempt asked for")
+            asyncio.run(abandon(bench, lease))
+        raise error

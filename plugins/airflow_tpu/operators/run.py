@@ -1,0 +1,93 @@
+"""Run the user's script on the TPU and survive what happens to the connection and to Airflow."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow_tpu.core.events import raise_for
+from airflow_tpu.core.plan import artifacts_uri
+from airflow_tpu.core.run import RunResult, classify_exit
+from airflow_tpu.errors import TPUError
+from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
+from airflow_tpu.links.tpu import CloudTPUNodeLink
+from airflow_tpu.operators.provision import CloudTPUProvisionOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_tpu.core.lease import Lease
+    from airflow_tpu.hooks.follow import RunningJob
+    from airflow_tpu.hooks.workbench import Workbench
+
+
+class CloudTPUTrainOperator(CloudTPUProvisionOperator):
+    """Run a script on the run's TPU, detached from every SSH connection, with its log in the task log.
+
+    Each try begins by ensuring the TPU: a cleared or retried task runs without *create*. A run that an earlier try
+    left on the node is followed, never started twice. A script that fails is reported with its exit code and last
+    lines after its log and whatever it produced are in the bucket.
+
+    :return: attempt, exit code and seconds of training.
+    """
+
+    operator_extra_links = (CloudTPUNodeLink(), CloudTPUArtifactsLink())
+
+    def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: str) -> Any:
+        """Attach or start, follow for a while, then leave the rest to the triggerer."""
+        spec = bench.spec
+        CloudTPUNodeLink.persist(context, zone=spec.zone, node_id=node.rsplit("/", 1)[-1], project_id=spec.project_id)
+        _ = bench.access  # connections are read before the event loop runs
+        job, result = asyncio.run(self._run(bench, lease, node))
+        if result is None:
+            self._defer_until_finished(lease, job)
+        return self._finish(context, bench, lease, result)
+
+    def execute_finished(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
+        """Go on after the trigger has followed the run to its end (or lost its TPU)."""
+        bench = self.bench(context)
+        lease = bench.leases.read(bench.key)
+        self.arm(bench, lease)
+        result = RunResult.from_json(raise_for(event)["result"])
+        return self._finish(context, bench, lease, result)
+
+    async def _run(self, bench: Workbench, lease: Lease, node: str) -> tuple[RunningJob, RunResult | None]:
+        from airflow_tpu.hooks.follow import Follower
+        from airflow_tpu.hooks.launch import attach, launch
+
+        async with bench.tpu.client() as client:
+            job = await attach(client, bench, lease, node) or await launch(client, bench, lease, node)
+            follower = Follower(client, bench.access.login, job, self.log.info)
+            pause = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=self.inline_seconds(lease.expires_at))
+            return job, await follower.until_finished(lease.expires_at, pause if self.deferrable else None)
+
+    def _defer_until_finished(self, lease: Lease, job: RunningJob) -> NoReturn:
+        from airflow_tpu.triggers.run import CloudTPURunTrigger
+
+        self.log.info("the log goes on in the triggerer; deadline %s", lease.expires_at)
+        watch = self.watch(lease, lease.expires_at)
+        self.defer(trigger=CloudTPURunTrigger(watch=watch.to_json(), job=job.to_json()), method_name="execute_finished")
+
+    def _finish(self, context: Context, bench: Workbench, lease: Lease, result: RunResult) -> dict[str, Any]:
+        lease = bench.leases.update(lease, lambda now: now.with_life(now.attempt_node, training_seconds=result.seconds))
+        uri = artifacts_uri(bench.conf, lease.key.name, lease.attempt)
+        CloudTPUArtifactsLink.persist(context, path=uri.removeprefix("gs://"), project_id=bench.spec.project_id)
+        error = classify_exit(result)
+        if error is not None:
+            self._keep(bench, lease, uri)
+            raise error
+        self.log.info("attempt %d finished after %.1f s", lease.attempt, result.seconds)
+        return {"attempt": lease.attempt, "exit_code": result.exit_code, "training_seconds": round(result.seconds, 1)}
+
+    def _keep(self, bench: Workbench, lease: Lease, uri: str) -> None:
+        """Nothing that a failed run produced is lost: its log and files go to the bucket before the TPU goes."""
+        from airflow_tpu.hooks.collect import collect
+
+        try:
+            pushed = asyncio.run(collect(bench, lease, uri))
+        except TPUError as error:
+            self.log.warning("what the failed run produced could not be kept: %s", error)
+            return
+        self.log.info("kept what the failed run produced: %d file(s) below %s", len(pushed.manifest.files), uri)

@@ -1,0 +1,111 @@
+"""Create and delete TPUs."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu.core.events import raise_for
+from airflow_tpu.errors import LeaseLost
+from airflow_tpu.links.tpu import CloudTPUNodeLink
+from airflow_tpu.operators.base import CloudTPUBaseOperator
+from airflow_tpu.operators.provision import CloudTPUProvisionOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_tpu.core.lease import Lease
+    from airflow_tpu.hooks.release import Ending
+    from airflow_tpu.hooks.workbench import Workbench
+
+GONE_WITHIN = dt.timedelta(minutes=30)
+"""A node may stay DELETING for long; after this the task's own retries, then the reaper, take over."""
+
+
+class CloudTPUCreateOperator(CloudTPUProvisionOperator):
+    """Create the run's TPU if the grant covers it, and wait until every worker has run a command.
+
+    A second try, or another attempt of the same run, adopts the TPU that is there.
+
+    :return: node, type, zone and instant of READY.
+    """
+
+    operator_extra_links = (CloudTPUNodeLink(),)
+
+    def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: str) -> dict[str, Any]:
+        """Publish the link and describe the TPU."""
+        node_id = node.rsplit("/", 1)[-1]
+        spec = bench.spec
+        CloudTPUNodeLink.persist(context, zone=spec.zone, node_id=node_id, project_id=spec.project_id)
+        ready_at = lease.life(node_id).ready_at
+        self.log.info("TPU ready: %s, %s (%s) in %s", node_id, spec.accelerator_type, spec.tier, spec.zone)
+        return {
+            "node": node,
+            "accelerator_type": spec.accelerator_type,
+            "zone": spec.zone,
+            "tier": str(spec.tier),
+            "ready_at": ready_at.isoformat() if ready_at else None,
+        }
+
+
+class CloudTPUDeleteOperator(CloudTPUBaseOperator):
+    """Delete everything of this run, wait until it is gone, close the ledger, give the lease back.
+
+    It needs neither XCom nor the grant to delete; a TPU that is gone already is a success; a colleague's TPU is
+    never touched. Use it as the teardown of the lease.
+
+    :return: the incarnations that were alive, and how they ended.
+    """
+
+    def execute(self, context: Context) -> list[dict[str, str]]:
+        """Delete first, then keep the books."""
+        bench = self.bench(context)
+        _ = bench.tpu.endpoint
+        until = dt.datetime.now(dt.UTC) + GONE_WITHIN
+        endings, gone = asyncio.run(self._delete(bench, until))
+        self._close(bench, endings)
+        if not gone:
+            self._defer_until_gone(bench, until)
+        return self._done(bench, endings)
+
+    def execute_gone(self, context: Context, event: Mapping[str, Any] | None = None) -> list[dict[str, str]]:
+        """Go on after the trigger has seen everything gone (or fail, and be tried again)."""
+        raise_for(event)
+        return self._done(self.bench(context), [])
+
+    async def _delete(self, bench: Workbench, until: dt.datetime) -> tuple[list[Ending], bool]:
+        from airflow_tpu.hooks.release import request_delete
+        from airflow_tpu.hooks.waits import Pace, until_gone, within
+
+        async def gone(client: Any) -> bool:
+            await until_gone(client, bench.key, Pace(min(1.0, self.poll_interval), until))
+            return True
+
+        async with bench.tpu.client() as client:
+            endings = await request_delete(client, bench.key)
+            for ending in endings:
+                self.log.info("deleting %s (%s)", ending.node_id, ending.reason)
+            return endings, bool(await within(self.inline_seconds(until), gone(client)))
+
+    def _close(self, bench: Workbench, endings: list[Ending]) -> None:
+        from airflow_tpu.hooks.release import close_incarnations
+
+        try:
+            lease = bench.leases.read(bench.key)
+        except LeaseLost:
+            lease = None  # an earlier try of this teardown has finished its books
+        close_incarnations(bench.ledger, lease, bench.key, endings)
+
+    def _defer_until_gone(self, bench: Workbench, until: dt.datetime) -> None:
+        from airflow_tpu.core.lease import Lease
+        from airflow_tpu.triggers.tpu import CloudTPUGoneTrigger
+
+        nobody = Lease(bench.key, "teardown", until, "")
+        self.defer(trigger=CloudTPUGoneTrigger(watch=self.watch(nobody, until).to_json()), method_name="execute_gone")
+
+    def _done(self, bench: Workbench, endings: list[Ending]) -> list[dict[str, str]]:
+        bench.leases.release(bench.key)
+        self.log.info("nothing of %s is left in the project", bench.key.name)
+        return [{"node": ending.node_id, "reason": str(ending.reason)} for ending in endings]

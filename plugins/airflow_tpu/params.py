@@ -1,0 +1,132 @@
+"""The trigger form, made from the catalogue and the grant: flat strings and numbers, each with help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import Param
+
+from airflow_tpu import settings
+from airflow_tpu.core.catalogue import Catalogue
+from airflow_tpu.core.conf import MAX_DEADLINE_HOURS, MAX_PREEMPTIONS, NODE, QUEUED_RESOURCE
+from airflow_tpu.core.grant import Grant
+from airflow_tpu.core.tpu import Tier
+from airflow_tpu.errors import ConfigError
+from airflow_tpu.hooks.grant import load_catalogue, load_grant
+
+WHAT, WHERE, RESULTS, LIMITS = "What to run", "Which TPU", "Where results go", "Limits"
+
+
+def train_params(script: str = "digits.py") -> dict[str, Param]:
+    """Parameters of a DAG that trains on a TPU; defaults come from the grant.
+
+    :param script: default script below ``include/train``.
+    """
+    catalogue, grant = load_catalogue(), _grant()
+    return {**_what(script), **_where(catalogue, grant), **_results(grant), **_limits()}
+
+
+def _what(script: str) -> dict[str, Param]:
+    return {
+        "script": _text(script, WHAT, "Script", "Path below `include/train`, or a `gs://` URI.", examples=_scripts()),
+        "arguments": _text("", WHAT, "Arguments", "Words for the script, quoted as in a shell.", empty=True),
+        "requirements": _text("", WHAT, "Requirements", "Requirements file below `include/train`.", empty=True),
+        "environment": _text("", WHAT, "Environment", "`NAME=value`, one a line. No secrets.", empty=True, lines=True),
+    }
+
+
+def _where(catalogue: Catalogue, grant: Grant | None) -> dict[str, Param]:
+    types = list(catalogue.single_host_types())
+    zones = sorted({zone for kind in types for zone in catalogue.zones_of(kind)})
+    first = _first_choice(catalogue, grant) or (types[0], catalogue.zones_of(types[0])[0], Tier.SPOT)
+    free = "\n".join(f"* {row}" for row in grant.allowances) if grant else "No grant file was found."
+    return {
+        "accelerator_type": _choice(types, first[0], "Accelerator type", f"The grant covers:\n{free}"),
+        "zone": _choice(zones, first[1], "Zone", "A zone that the grant names for this type; others are billed."),
+        "tier": _choice(list(Tier), first[2], "Tier", "`spot` may vanish at any moment; the run then resumes."),
+        "runtime_version": _text("", WHERE, "Runtime version", "Empty: the default of the type.", empty=True),
+        "provisioning": _choice(
+            [QUEUED_RESOURCE, NODE],
+            QUEUED_RESOURCE,
+            "Provisioning",
+            "Wait in Google's queue, or ask for the node now.",
+        ),
+        "internal_ips": Param(
+            False, type="boolean", title="Internal IPs only", section=WHERE, description="No external address (billed)."
+        ),
+    }
+
+
+def _results(grant: Grant | None) -> dict[str, Param]:
+    uri = f"gs://{grant.bucket}/{grant.prefix}/runs" if grant else "gs://my-bucket/runs"
+    text = "A bucket in the TPU's region: traffic between regions is billed."
+    return {"artifacts_uri": _text(uri, RESULTS, "Artifact bucket and prefix", text)}
+
+
+def _limits() -> dict[str, Param]:
+    return {
+        "deadline_hours": Param(
+            24,
+            type="number",
+            exclusiveMinimum=0,
+            maximum=MAX_DEADLINE_HOURS,
+            title="Deadline in hours",
+            description="After this the run is stopped and the TPU deleted.",
+            section=LIMITS,
+        ),
+        "max_preemptions": Param(
+            20,
+            type="integer",
+            minimum=0,
+            maximum=MAX_PREEMPTIONS,
+            title="Maximum preemptions",
+            description="How often the TPU may be taken away before the run gives up.",
+            section=LIMITS,
+        ),
+        "allow_paid_reason": _text(
+            "", LIMITS, "Reason for paid use", "Empty refuses every TPU that the grant does not cover.", empty=True
+        ),
+    }
+
+
+def _text(default: str, section: str, title: str, description: str, **options: Any) -> Param:
+    schema: dict[str, Any] = {} if options.get("empty") else {"minLength": 1}
+    if options.get("lines"):
+        schema["format"] = "multiline"
+    if options.get("examples"):
+        schema["examples"] = options["examples"]
+    return Param(default, type="string", title=title, description_md=description, section=section, **schema)
+
+
+def _choice(values: list[Any], default: str, title: str, description: str) -> Param:
+    return Param(
+        str(default),
+        type="string",
+        enum=[str(value) for value in values],
+        title=title,
+        description_md=description,
+        section=WHERE,
+    )
+
+
+def _first_choice(catalogue: Catalogue, grant: Grant | None) -> tuple[str, str, Tier] | None:
+    """The first row of the grant that a type of one worker fits."""
+    for row in grant.allowances if grant else ():
+        name = next(filter(row.is_of, catalogue.single_host_types()), None)
+        if name is not None and row.zone in catalogue.zones_of(name):
+            return name, row.zone, row.tier
+    return None
+
+
+def _grant() -> Grant | None:
+    # Without a grant the form still opens; the first task then says what is missing.
+    try:
+        return load_grant()
+    except (ConfigError, FileNotFoundError):
+        return None
+
+
+def _scripts() -> list[str]:
+    return sorted(
+        path.name for path in (settings.include_dir() / "train").glob("*.py") if path.name != "trc_contract.py"
+    )

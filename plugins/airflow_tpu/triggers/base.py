@@ -1,0 +1,96 @@
+"""What the triggers share: hooks from connections, an event that is never too early, a fenced ``on_kill``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_tpu.core.events import error_event
+from airflow_tpu.core.watch import Watch
+from airflow_tpu.errors import TPUError
+
+if TYPE_CHECKING:
+    from airflow_tpu.hooks.boot import Access
+    from airflow_tpu.hooks.tpu import CloudTPUAsyncHook
+
+
+class CloudTPUBaseTrigger(BaseTrigger):
+    """A wait that ends with one event: good news, or an error of our tree.
+
+    :param watch: JSON of :class:`airflow_tpu.core.watch.Watch`.
+    """
+
+    def __init__(self, watch: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
+        self.watch = Watch.from_json(watch)
+
+    async def outcome(self) -> dict[str, Any]:
+        """Wait, and say what happened.
+
+        :raises TPUError: becomes an error event.
+        """
+        raise NotImplementedError
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield the one event."""
+        from airflow_tpu.hooks.waits import not_before
+
+        try:
+            event = await self.outcome()
+        except TPUError as error:
+            event = error_event(error)
+        await not_before(self.watch.event_after, time.time)
+        yield TriggerEvent(event)
+
+    async def on_kill(self) -> None:
+        """Delete the TPU when a person has ended the task, and only then.
+
+        Airflow 3.3.2 also calls this when a trigger merely moves to another triggerer
+        (https://github.com/apache/airflow/pull/73454), so the task's state is read first; the token keeps an old
+        attempt away from a TPU that a newer one has adopted.
+        """
+        from airflow_tpu.hooks.release import request_delete
+
+        if await self._still_deferred():
+            self.log.info("the task is still deferred: this trigger was moved, nothing is stopped")
+            return
+        self.log.info("the task was ended by a person: deleting the TPU of %s", self.watch.key.name)
+        async with await self.hook().client() as client:
+            await request_delete(client, self.watch.key, self.watch.token)
+
+    def hook(self) -> CloudTPUAsyncHook:
+        """Hook for the Cloud TPU API."""
+        from airflow_tpu.hooks.tpu import CloudTPUAsyncHook
+
+        return CloudTPUAsyncHook(
+            gcp_conn_id=self.watch.gcp_conn_id, impersonation_chain=self.watch.impersonation_chain or None
+        )
+
+    async def access(self) -> Access:
+        """Login and port; the key is read from the connection here, it never travels in the trigger's arguments."""
+        from airflow.sdk import BaseHook
+
+        from airflow_tpu.hooks.boot import Access
+        from airflow_tpu.hooks.login import read_login
+
+        connection = await BaseHook.aget_connection(self.watch.ssh_conn_id)
+        return Access(read_login(connection), await self.hook().options())
+
+    async def _still_deferred(self) -> bool:
+        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+        instance = self.task_instance
+        if instance is None:
+            return True
+        states = await asyncio.to_thread(
+            RuntimeTaskInstance.get_task_states,
+            dag_id=instance.dag_id,
+            task_ids=[instance.task_id],
+            run_ids=[instance.run_id],
+            map_index=instance.map_index,
+        )
+        return bool(states.get(instance.run_id, {}).get(instance.task_id) == "deferred")

@@ -1,0 +1,35 @@
+"""Follow a run on its TPU until it has finished, or the TPU is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_tpu.triggers.base import CloudTPUBaseTrigger
+
+
+class CloudTPURunTrigger(CloudTPUBaseTrigger):
+    """Stream the log of a run into the task's log; end with its result.
+
+    :param watch: JSON of :class:`airflow_tpu.core.watch.Watch`.
+    :param job: JSON of :class:`airflow_tpu.hooks.follow.RunningJob`.
+    """
+
+    def __init__(self, watch: Mapping[str, Any], job: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(watch, **kwargs)
+        self.job = dict(job)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class path and arguments."""
+        arguments = {"watch": self.watch.to_json(), "job": self.job}
+        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
+
+    async def outcome(self) -> dict[str, Any]:
+        """The run's result, as the worker recorded it."""
+        from airflow_tpu.hooks.follow import Follower, RunningJob
+
+        access = await self.access()
+        async with await self.hook().client() as client:
+            follower = Follower(client, access.login, RunningJob.from_json(self.job), self.log.info)
+            result = await follower.until_finished(self.watch.deadline)
+        return {"status": "finished", "result": result.to_json() if result else None}

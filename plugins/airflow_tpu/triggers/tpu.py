@@ -1,0 +1,64 @@
+"""Wait until a TPU is ready, or until it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_tpu.hooks.provision import Target
+from airflow_tpu.hooks.waits import Pace
+from airflow_tpu.triggers.base import CloudTPUBaseTrigger
+
+
+class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
+    """Wait until a TPU is READY and a command has run on every worker.
+
+    :param watch: JSON of :class:`airflow_tpu.core.watch.Watch`.
+    :param target: JSON of :class:`airflow_tpu.hooks.provision.Target`.
+    """
+
+    def __init__(self, watch: Mapping[str, Any], target: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(watch, **kwargs)
+        self.target = Target(**target)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class path and arguments."""
+        arguments = {"watch": self.watch.to_json(), "target": self.target.to_json()}
+        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
+
+    async def outcome(self) -> dict[str, Any]:
+        """The instant it became READY, and whose clock that is."""
+        from airflow_tpu.hooks.boot import arrive
+
+        access = await self.access()
+        async with await self.hook().client() as client:
+            pace = Pace(self.watch.poll, self.watch.deadline)
+            arrival, _ = await arrive(client, self.target, access, pace)
+        return {
+            "status": "ready",
+            "node": arrival.view.name,
+            "ready_at": arrival.ready_at.isoformat(),
+            "source": str(arrival.source),
+        }
+
+
+class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
+    """Wait until the API no longer knows anything of a run.
+
+    :param watch: JSON of :class:`airflow_tpu.core.watch.Watch`.
+    """
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class path and arguments."""
+        return f"{type(self).__module__}.{type(self).__qualname__}", {"watch": self.watch.to_json()}
+
+    async def outcome(self) -> dict[str, Any]:
+        """Nothing but the fact."""
+        from airflow_tpu.hooks.waits import until_gone
+
+        async with await self.hook().client() as client:
+            await until_gone(client, self.watch.key, Pace(self.watch.poll, self.watch.deadline))
+        return {"status": "gone"}
+
+    async def on_kill(self) -> None:
+        """The delete is under way already; there is nothing to stop."""
