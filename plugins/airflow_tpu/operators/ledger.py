@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu.core.report import summary, table
-from airflow_tpu.core.usage import fold
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
@@ -21,8 +19,12 @@ class CloudTPUUsageReportOperator(CloudTPUBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Read, fold, print."""
+        from airflow_tpu.core.report import text_report
+        from airflow_tpu.core.summary import json_summary
+        from airflow_tpu.core.usage import fold
+
         bench = self.bench(context)
         usage = fold(bench.ledger.events(bench.key), bench.catalogue, dt.datetime.now(dt.UTC))
-        for line in table(usage).splitlines():
+        for line in text_report(usage, bench.grant).splitlines():
             self.log.info("%s", line)
-        return summary(usage)
+        return json_summary(usage, bench.grant)

@@ -1,0 +1,75 @@
+"""One answer from node, queued resource and operation together."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from airflow_tpu.core.readiness import Sighting, Wait, judge
+from airflow_tpu.core.tpu import Endpoint, QueuedView, TPUView
+from airflow_tpu.errors import StockOut, TPUPreempted, TPUVanished
+
+NAME = "projects/p/locations/us-central1-f/nodes/train-1"
+
+
+def node(state: str, health: str = "HEALTHY", endpoints: int = 1) -> TPUView:
+    """A node of one worker in this state."""
+    return TPUView(NAME, "train-1", "us-central1-f", state, health, endpoints=(Endpoint("10.0.0.1"),) * endpoints)
+
+
+def queued(state: str, code: int = 0, message: str = "") -> QueuedView:
+    """A queued resource in this state."""
+    return QueuedView("projects/p/locations/z/queuedResources/train-1", "train-1", "z", state, code, message)
+
+
+def test_ready_and_healthy_node_is_ready_even_if_its_operation_never_ends() -> None:
+    """The node's state is the truth; an operation that is never done does not hold the run back."""
+    assert judge(Sighting(node("READY"))).ready == node("READY")
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (Sighting(node("CREATING", "")), "now CREATING"),
+        (Sighting(node("READY", "UNHEALTHY_MAINTENANCE")), "UNHEALTHY_MAINTENANCE"),
+        (Sighting(node("READY", endpoints=0)), "now READY"),
+        (Sighting(node("99")), "now 99"),
+        (Sighting(None, queued("WAITING_FOR_RESOURCES"), is_queued=True), "now WAITING_FOR_RESOURCES"),
+        (Sighting(None, None, is_queued=True), "the API to show the node"),
+        (Sighting(None), "the API to show the node"),
+    ],
+)
+def test_waits_for_what_may_still_come(seen: Sighting, words: str) -> None:
+    """Whatever may still become READY, an unknown state included, is waited for, and the line says what is seen."""
+    verdict = judge(seen)
+    assert verdict.ready is None
+    assert verdict.error is None
+    assert words in verdict.waiting_for
+
+
+@pytest.mark.parametrize(
+    ("seen", "error"),
+    [
+        (Sighting(node("PREEMPTED")), TPUPreempted),
+        (Sighting(node("TERMINATED")), TPUPreempted),
+        (Sighting(None, queued("SUSPENDED"), is_queued=True), TPUPreempted),
+        (Sighting(None, queued("FAILED", 8, 'There is no more capacity in the zone "z"'), is_queued=True), StockOut),
+        (Sighting(None, operation_done=True), TPUVanished),
+        (Sighting(None, None, is_queued=True, operation_done=True), TPUVanished),
+        (Sighting(node("CREATING", ""), operation_done=True, operation_error=StockOut("none")), StockOut),
+    ],
+)
+def test_gives_up_on_what_cannot_come(seen: Sighting, error: type[Exception]) -> None:
+    """A lost node, a dead queued resource and a failed operation end the wait with an error of the tree."""
+    assert isinstance(judge(seen).error, error)
+
+
+def test_wait_line_says_since_when_next_check_and_deadline() -> None:
+    """A person who opens the log sees how long it has waited, when it looks again and when it gives up."""
+    since = dt.datetime(2026, 11, 27, 1, 0, 0, tzinfo=dt.UTC)
+    wait = Wait(since, since + dt.timedelta(hours=2))
+    line = wait.line("the node", since + dt.timedelta(seconds=90), 15)
+    assert line == (
+        "waiting for the node: 90 s since 01:00:00 UTC, next check in 15 s, giving up at 2026-11-27 03:00 UTC"
+    )

@@ -1,0 +1,48 @@
+"""The retry policy is the error tree."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.sdk import ExceptionRetryPolicy, RetryAction
+
+from airflow_tpu import errors
+from airflow_tpu.core.events import error_event, raise_for
+from airflow_tpu.retry import leaves, retry_policy
+
+
+def make(kind: type[errors.TPUError]) -> errors.TPUError:
+    """An instance of any class of the tree."""
+    return kind([errors.Fault("zone", "x", "is wrong")]) if issubclass(kind, errors.ConfigError) else kind("text")
+
+
+@pytest.mark.parametrize("kind", list(leaves()), ids=lambda kind: kind.__name__)
+def test_every_class_is_decided_by_its_own_mark(kind: type[errors.TPUError]) -> None:
+    """A class marked never fails at once, any other is tried again; no class falls through to a parent's rule."""
+    decision = retry_policy().evaluate(make(kind), try_number=1, max_tries=5)
+    expected = RetryAction.FAIL if kind.retry is errors.Retry.NEVER else RetryAction.RETRY
+    assert decision.action is expected
+    assert kind.__name__ in str(decision.reason)
+
+
+def test_foreign_errors_keep_plain_retries() -> None:
+    """What is not ours is left to Airflow's own counting."""
+    assert retry_policy().evaluate(OSError("disk"), try_number=1, max_tries=5).action is RetryAction.DEFAULT
+
+
+def test_policy_survives_dag_serialization() -> None:
+    """The scheduler sees the same rules that the worker evaluates."""
+    policy = retry_policy()
+    assert ExceptionRetryPolicy.deserialize(policy.serialize()).serialize() == policy.serialize()
+
+
+@pytest.mark.parametrize("kind", [errors.StockOut, errors.TPUPreempted, errors.RunInterrupted, errors.DeadlineExceeded])
+def test_error_crosses_the_trigger_as_itself(kind: type[errors.TPUError]) -> None:
+    """An error that a trigger meets is raised in the task as the same class with the same text."""
+    with pytest.raises(kind, match="the text"):
+        raise_for(error_event(kind("the text")))
+
+
+def test_missing_event_is_an_error() -> None:
+    """A trigger that ends without an event is not a success."""
+    with pytest.raises(errors.TransientError):
+        raise_for(None)
