@@ -1,0 +1,63 @@
+"""What Airflow shows about this package when it is installed: ``airflow providers get airflow-provider-tpu``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_INTEGRATION = "Google Cloud TPU"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return the provider's description; named by the entry point ``apache_airflow_provider``."""
+    return {
+        "package-name": "airflow-provider-tpu",
+        "name": "Cloud TPU",
+        "description": "Train on the Cloud TPUs of a TPU Research Cloud grant.",
+        "integrations": [
+            {
+                "integration-name": _INTEGRATION,
+                "external-doc-url": "https://cloud.google.com/tpu/docs",
+                "tags": ["gcp"],
+            }
+        ],
+        "operators": [_modules("operators", "artifacts", "grant", "lease", "ledger", "run", "tpu")],
+        "hooks": [_modules("hooks", "artifacts", "ledger", "run", "tpu")],
+        "triggers": [_modules("triggers", "run", "tpu")],
+        "extra-links": [
+            "airflow_tpu.links.artifacts.CloudTPUArtifactsLink",
+            "airflow_tpu.links.tpu.CloudTPUNodeLink",
+        ],
+        "config": {"airflow_tpu": {"description": "Training on TPUs of a grant.", "options": _options()}},
+    }
+
+
+def _modules(role: str, *nouns: str) -> dict[str, Any]:
+    return {"integration-name": _INTEGRATION, "python-modules": [f"airflow_tpu.{role}.{noun}" for noun in nouns]}
+
+
+def _options() -> dict[str, dict[str, Any]]:
+    return {
+        "include_dir": _option(
+            "Directory that holds remote, train, grants and catalogue. Empty: the one beside the plugins folder, "
+            "else the copy inside the package.",
+            "/opt/airflow/include",
+        ),
+        "grant": _option("Name of the grant file in include/grants.", "grant.yaml"),
+        "insecure_hosts": _option(
+            "Hosts that may be reached without TLS or credentials beside loopback and private addresses, "
+            "separated by commas.",
+            "localcloud",
+        ),
+        "inline_seconds": _option("Waits up to so many seconds are answered in the worker, without a trigger.", "20"),
+        "event_hold_seconds": _option("A trigger fires no sooner than so many seconds after its task deferred.", "10"),
+    }
+
+
+def _option(description: str, example: str) -> dict[str, Any]:
+    return {
+        "description": description,
+        "version_added": "0.1.0",
+        "type": "string",
+        "example": example,
+        "default": "",
+    }

@@ -1,0 +1,50 @@
+"""What the package tells Airflow about itself when it is installed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import airflow
+import jsonschema
+import pytest
+
+from airflow_tpu.get_provider_info import get_provider_info
+
+ROOT = Path(__file__).parents[2]
+INFO = get_provider_info()
+
+
+def named_modules() -> list[str]:
+    """Every module that the description names."""
+    roles = [*INFO["operators"], *INFO["hooks"], *INFO["triggers"]]
+    return [module for role in roles for module in role["python-modules"]]
+
+
+def test_airflow_accepts_the_description() -> None:
+    """The description is valid by the schema that Airflow checks providers with."""
+    schema: dict[str, Any] = json.loads(Path(airflow.__file__).with_name("provider_info.schema.json").read_text())
+    jsonschema.validate(INFO, schema)
+
+
+@pytest.mark.parametrize("name", named_modules())
+def test_every_named_module_can_be_imported(name: str) -> None:
+    """A module that the description names is there."""
+    assert importlib.import_module(name).__name__ == name
+
+
+@pytest.mark.parametrize("path", INFO["extra-links"])
+def test_every_named_link_is_there(path: str) -> None:
+    """A link class that the description names is there and has a label for its button."""
+    module, _, name = path.rpartition(".")
+    assert getattr(importlib.import_module(module), name)().name
+
+
+def test_every_option_that_is_read_is_described() -> None:
+    """The options of section airflow_tpu that the code reads are those that ``airflow config list`` explains."""
+    source = (ROOT / "plugins" / "airflow_tpu" / "settings.py").read_text(encoding="utf-8")
+    read = set(re.findall(r'_option\("(\w+)"\)|SECTION, "(\w+)"', source))
+    assert {first or second for first, second in read} == set(INFO["config"]["airflow_tpu"]["options"])
