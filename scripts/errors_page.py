@@ -1,0 +1,103 @@
+"""Write docs/errors.md from the error tree, so that the page says what the retry policy does.
+
+Usage: ``errors_page.py > docs/errors.md``. Meaning, retry and budget come from the classes; what to do is written here, and a
+test demands it for every leaf.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "plugins"))
+
+from airflow_tpu import errors
+
+WAITS = {
+    errors.Retry.NEVER: "no",
+    errors.Retry.SOON: "at once",
+    errors.Retry.LATER: "after a wait",
+}
+NOTHING = "Nothing was created, nothing is billed."
+RECREATED = (
+    "The lost TPU costs nothing more. The next try makes a new one and resumes from the newest whole checkpoint."
+)
+
+ADVICE = {
+    "ConfigError": f"{NOTHING} Correct every field that the message names.",
+    "GrantViolation": f"{NOTHING} Take the nearest granted row that the message names, or give a reason for paid use.",
+    "GrantExpired": f"{NOTHING} Ask for an extension, or shorten the deadline so that the run ends within the term.",
+    "GrantUnknown": f"{NOTHING} Repair the grant file, or whatever keeps the project's TPUs from being listed.",
+    "StockOut": "Nothing is billed while waiting. Another granted zone may have room.",
+    "QuotaExceeded": "Delete what holds the quota: queued resources that failed or were suspended count too.",
+    "QuotaZero": "The grant has not arrived in this project, or is for another type, tier or zone. Compare it with the letter.",
+    "NotOffered": f"{NOTHING} Take a zone, type or runtime version of the catalogue.",
+    "AccessDenied": "Enable the Cloud TPU API, give the account the role TPU Admin, check the zone and the billing account.",
+    "RateLimited": "Nothing to do; start fewer runs in the same minute if it keeps happening.",
+    "TransientError": "Nothing to do.",
+    "NameTaken": "Somebody made a resource of this name by hand. Delete or rename that one.",
+    "ResourceNotFound": "Mostly handled inside. If you see it: the name, the zone or the project is wrong.",
+    "TPULost": RECREATED,
+    "TPUPreempted": f"{RECREATED} On-demand rows of the grant are not preempted.",
+    "TPUMaintenance": RECREATED,
+    "TPUVanished": f"{RECREATED} Find out who deletes TPUs in this project.",
+    "ConnectionFailed": "The run goes on without the connection; the next try re-attaches at the exact byte of its log. "
+    "If it never connects: is the VM's SSH port reachable from Airflow?",
+    "HostKeyMismatch": "The TPU is still billed until the teardown deletes it. Another machine answers at this address: find "
+    "out why before you try again.",
+    "LoginRefused": "A key can take a minute to reach a new VM. If it stays: the private key in the SSH connection does not "
+    "belong to the public one that was sent.",
+    "ProtocolMismatch": "Airflow's processes run different versions of this package. Deploy one version everywhere.",
+    "AcceleratorMissing": "A new TPU is made. If it repeats: the framework on the VM does not fit the runtime version.",
+    "RunInterrupted": "The next try resumes from the newest whole checkpoint.",
+    "StorageUnreachable": "The TPU stays and the run is tried again. Check the bucket and the VM's service account.",
+    "RunStalled": "The run is stopped and tried again. Look at the last lines of its log.",
+    "RunFailed": "The TPU is deleted, log and output are kept. The message ends with the last lines of the log.",
+    "DeadlineExceeded": "The TPU is deleted, what was produced is kept. Raise deadline_hours and start again; it resumes.",
+    "NothingProduced": "The TPU is deleted. Write results into TRC_OUTPUT_DIR.",
+    "ChecksumMismatch": "Copied again while the TPU lives, which is billed or counted meanwhile.",
+    "UploadIncomplete": "Copied again while the TPU lives, which is billed or counted meanwhile.",
+    "LeaseHeld": f"{NOTHING} Wait for the other DAG run, or take another artifact prefix.",
+    "LeaseLost": "This attempt deletes nothing; the newer one has the TPU.",
+    "LedgerError": "The bucket could not be read or written. Until it can, no TPU is created.",
+}
+
+
+def leaves(kind: type[errors.TPUError]) -> Iterator[type[errors.TPUError]]:
+    """Every class below one that is raised as such, in the order of the tree."""
+    for child in kind.__subclasses__():
+        if child.__name__ in ADVICE or not child.__subclasses__():
+            yield child
+        yield from leaves(child)
+
+
+def page() -> str:
+    """The whole page."""
+    rows = [
+        f"| `{kind.__name__}` | {meaning(kind)} | {WAITS[kind.retry]} | {kind.budget.value} | {ADVICE[kind.__name__]} |"
+        for kind in leaves(errors.TPUError)
+    ]
+    return "\n".join([*HEAD, *rows, ""])
+
+
+def meaning(kind: type[errors.TPUError]) -> str:
+    """First line of the class's docstring."""
+    return (inspect.getdoc(kind) or "").split("\n", 1)[0]
+
+
+HEAD = [
+    "# Errors",
+    "",
+    "<!-- Written by scripts/errors_page.py from plugins/airflow_tpu/errors.py; do not edit. -->",
+    "",
+    "Every error of the package, whether the task is tried again, on which budget, and what to do. *Infrastructure* retries are many",
+    "(`max_preemptions`), *code* retries are none by default: a bug in the script does not get better on another TPU.",
+    "",
+    "| error | meaning | tried again | budget | cost, and what to do |",
+    "|---|---|---|---|---|",
+]
+
+if __name__ == "__main__":
+    print(page(), end="")

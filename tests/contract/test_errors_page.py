@@ -1,0 +1,20 @@
+"""docs/errors.md is what the error tree says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_tpu import errors
+from scripts import errors_page
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_leaf_has_advice_and_no_advice_is_left_over() -> None:
+    """Each error that can be raised tells a person what to do, and no advice is for an error that is gone."""
+    assert {kind.__name__ for kind in errors_page.leaves(errors.TPUError)} == set(errors_page.ADVICE)
+
+
+def test_the_page_is_up_to_date() -> None:
+    """The page in docs/ is the one that ``python scripts/errors_page.py`` writes today."""
+    assert (ROOT / "docs" / "errors.md").read_text(encoding="utf-8") == errors_page.page()
