@@ -36,6 +36,13 @@ class Follower:
     def follow(self, offset: int | None) -> None:
         """Stream from ``offset``, or from what was last acknowledged, until the end is told or the client leaves."""
         self._offset = self._delivered() if offset is None else offset
+        try:
+            self._stream()
+        except BrokenPipeError:
+            self._take_acks(0.0)  # the client's last words may still lie in the pipe
+            raise
+
+    def _stream(self) -> None:
         tick = _FIRST_TICK_SECS
         while not self._client_left:
             # Looked at before the log is read: what is there after the end is everything.

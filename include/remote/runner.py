@@ -31,7 +31,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         _dispatch(options)
     except BrokenPipeError:  # the client has gone; the run has not
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
         reason = getattr(error, "reason", type(error).__name__)
         out.write(protocol.encode(protocol.ERROR, reason=reason, message=str(error)))
         out.flush()

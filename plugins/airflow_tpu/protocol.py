@@ -2,8 +2,8 @@
 
 Standard library only and Python 3.8 syntax, because the oldest TPU VM image brings no more.
 
-A message is one line of JSON in ASCII with the protocol's version and its kind; a ``log`` message is followed by
-exactly ``length`` raw bytes. What each kind carries:
+A message is one line of JSON in ASCII with the protocol's version and its kind; one with a ``length`` is followed by
+exactly so many raw bytes. What each kind carries:
 
 =========== ============================================================================================
 start       client: ``job`` (an object), ``bundle`` (``length``, ``sha256``); the tar follows as raw bytes
@@ -15,8 +15,8 @@ finished    ``result``: see :data:`RESULT_FIELDS`
 gone        ``reason`` (one of :data:`GONE_REASONS`), ``detail``: no result will ever come
 status      ``state`` (absent, running, finished, gone), ``size``, ``delivered``, ``progress``, ``result``, ``reason``
 stopped     ``state``, ``result``, ``killed`` (how many processes needed SIGKILL), ``survivors`` (their pids)
-uploaded    ``path``, ``size``, ``done``, ``total``: one file of a push
-pushed      ``manifest``, ``uri``: the push is over and the manifest is in the bucket
+uploaded    ``done``, ``total`` files of a push, ``path`` and ``size`` of the last one; with an empty path a heartbeat
+pushed      ``uri``, ``length``, then the manifest as it is in the bucket: the push is over
 error       ``reason``, ``message``: the request was not understood or could not be done
 ack         client, while following: the log up to ``offset`` is safe on the other side
 =========== ============================================================================================
@@ -45,6 +45,7 @@ STOP_REQUEST_FILE = "stop-request.json"
 DELIVERED_FILE = "delivered.json"
 PROGRESS_FILE = "progress.json"  # inside the output directory
 MANIFEST_FILE = "manifest.json"
+LOG_OBJECT = "log.txt"  # beside the manifest in the bucket; a browser shows it
 
 # Marks every process of an attempt, so that they are found even when their supervisor is dead.
 MARKER = "AIRFLOW_TPU_ATTEMPT_DIR"

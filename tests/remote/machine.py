@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ from airflow_tpu.core.bundle import Bundle, RunnerArchive
 from airflow_tpu.core.job import JobSpec, RunRef
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+RUN = RunRef("run", 1)
 T = TypeVar("T")
 
 
@@ -78,20 +78,20 @@ class Machine:
         assert done.stdout, done.stderr.decode()
         return protocol.decode(done.stdout.splitlines()[-1])
 
-    def start(self, *argv: str, run: RunRef = RunRef("run", 1), **fields: Any) -> dict[str, Any]:
+    def start(self, *argv: str, run: RunRef = RUN, **fields: Any) -> dict[str, Any]:
         """Start a job with an empty bundle."""
         job = JobSpec(run.run_name, run.attempt, argv, **fields)
         return self.ask("start", data=request(job, Bundle("", empty_tar())))
 
-    def status(self, run: RunRef = RunRef("run", 1)) -> dict[str, Any]:
+    def status(self, run: RunRef = RUN) -> dict[str, Any]:
         """Answer of the status command."""
         return self.ask("status", *named(run))
 
-    def stop(self, grace: float, run: RunRef = RunRef("run", 1)) -> dict[str, Any]:
+    def stop(self, grace: float, run: RunRef = RUN) -> dict[str, Any]:
         """Answer of the stop command."""
         return self.ask("stop", *named(run), "--grace", str(grace))
 
-    def result(self, run: RunRef = RunRef("run", 1)) -> dict[str, Any]:
+    def result(self, run: RunRef = RUN) -> dict[str, Any]:
         """Wait for the end of a run; return its result."""
         path = self.attempt(run) / protocol.EXIT_FILE
         until(path.exists)
@@ -103,15 +103,15 @@ class Machine:
         assert self.start(*argv, **fields)["type"] == protocol.STARTED
         return self.result()
 
-    def attempt(self, run: RunRef = RunRef("run", 1)) -> Path:
+    def attempt(self, run: RunRef = RUN) -> Path:
         """The directory of an attempt."""
         return self.home / protocol.ROOT_DIR / protocol.RUNS_DIR / run.run_name / f"attempt-{run.attempt}"
 
-    def log(self, run: RunRef = RunRef("run", 1)) -> bytes:
+    def log(self, run: RunRef = RUN) -> bytes:
         """The log of an attempt."""
         return (self.attempt(run) / protocol.LOG_FILE).read_bytes()
 
-    def recorded(self, run: RunRef = RunRef("run", 1)) -> dict[str, Any]:
+    def recorded(self, run: RunRef = RUN) -> dict[str, Any]:
         """What the supervisor has recorded of itself and its command."""
         document: dict[str, Any] = json.loads((self.attempt(run) / protocol.PID_FILE).read_text())
         return document
@@ -152,8 +152,3 @@ def _environments() -> Mapping[int, list[bytes]]:
             except OSError:
                 continue
     return found
-
-
-def second(run: RunRef) -> RunRef:
-    """The next attempt of the same run."""
-    return replace(run, attempt=run.attempt + 1)

@@ -51,16 +51,21 @@ async def test_a_cut_connection_is_a_third_outcome_and_the_log_goes_on_from_the_
 ) -> None:
     """After cuts the run goes on, and the pieces join to the log without a gap or a repetition."""
     received = b""
+
+    async def follow_until_cut() -> None:
+        nonlocal received
+        async with RunSession(address, login, timing) as session:
+            async for message in session.follow(TALKER.ref, len(received)):
+                if isinstance(message, LogChunk):
+                    assert message.offset == len(received)
+                    received += message.data
+                    await worker.drop()
+
     async with RunSession(address, login, timing) as session:
         await session.start(TALKER, bundle)
     for _ in range(3):
         with pytest.raises(ConnectionFailed):
-            async with RunSession(address, login, timing) as session:
-                async for message in session.follow(TALKER.ref, len(received)):
-                    if isinstance(message, LogChunk):
-                        assert message.offset == len(received)
-                        received += message.data
-                        await worker.drop()
+            await follow_until_cut()
     async with RunSession(address, login, timing) as session:
         stopped = await session.stop(TALKER.ref, 1.0)
         received += text(await everything(session, TALKER.ref, len(received)))
@@ -89,13 +94,17 @@ async def test_a_frozen_machine_is_noticed(
     worker: Worker, address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle
 ) -> None:
     """A connection that only falls silent ends as a failed one, long before TCP would tell."""
-    async with RunSession(address, login, timing) as session:
-        await session.start(TALKER, bundle)
-        async with asyncio.timeout(15):
-            with pytest.raises(ConnectionFailed):
-                async for message in session.follow(TALKER.ref):
-                    if isinstance(message, LogChunk):
-                        await worker.freeze()
+
+    async def follow_into_the_ice() -> None:
+        async with RunSession(address, login, timing) as session:
+            await session.start(TALKER, bundle)
+            async for message in session.follow(TALKER.ref):
+                if isinstance(message, LogChunk):
+                    await worker.freeze()
+
+    async with asyncio.timeout(15):
+        with pytest.raises(ConnectionFailed):
+            await follow_into_the_ice()
     await worker.thaw()
     async with RunSession(address, login, timing) as session:
         assert (await session.status(TALKER.ref)).state == "running"

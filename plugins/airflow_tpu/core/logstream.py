@@ -12,7 +12,7 @@ class LineAssembler:
 
     Bytes that are not UTF-8 and NUL become U+FFFD. A carriage return starts the line again, as on a terminal, so of
     a progress bar only the last state before the next line remains. A line longer than ``limit`` is continued on
-    the next. Every character that a terminal would still show comes out once :meth:`finish` has been called.
+    the next. Every character that a terminal would still show comes out once :meth:`close` has been called.
 
     :param limit: most characters of one line.
     """
@@ -28,7 +28,7 @@ class LineAssembler:
         """Take the next bytes; return the lines they complete."""
         return self._take(self._decoder.decode(data))
 
-    def finish(self) -> list[str]:
+    def close(self) -> list[str]:
         """Return what is left when no more bytes come; afterwards the assembler is as new."""
         lines = self._take(self._decoder.decode(b"", final=True))
         self._decoder.reset()

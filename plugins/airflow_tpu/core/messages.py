@@ -132,7 +132,8 @@ class Pushed:
     """The push is over; the manifest is in the bucket.
 
     :param uri: of the manifest.
-    :param manifest: its content: ``files``, ``links``, ``skipped``, ``failed``.
+    :param manifest: its content: ``files``, ``links``, ``skipped`` (left out on purpose) and ``failed``, the last
+        two with ``path`` and ``reason``.
     """
 
     uri: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import json
 import logging
 import shlex
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
@@ -35,7 +36,24 @@ from airflow_tpu.settings import remote_dir
 if TYPE_CHECKING:
     import asyncssh
 
-__all__ = ["Login", "RunSession", "Timing", "WorkerAddress", "run_sync"]
+__all__ = [
+    "Finished",
+    "FollowMessage",
+    "Gone",
+    "Heartbeat",
+    "LogChunk",
+    "Login",
+    "PushMessage",
+    "PushProgress",
+    "Pushed",
+    "RunSession",
+    "RunStatus",
+    "Started",
+    "Stopped",
+    "Timing",
+    "WorkerAddress",
+    "run_sync",
+]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -243,7 +261,7 @@ def _follow_message(frame: Frame) -> FollowMessage:
 def _push_message(frame: Frame) -> PushMessage:
     fields = frame.fields
     if frame.kind == protocol.PUSHED:
-        return Pushed(fields["uri"], fields["manifest"])
+        return Pushed(fields["uri"], json.loads(frame.payload))
     if frame.kind == protocol.UPLOADED:
         return PushProgress(fields["done"], fields["total"], fields.get("path", ""), fields.get("size", 0))
     raise ProtocolMismatch(f"unexpected message while pushing: {fields}")

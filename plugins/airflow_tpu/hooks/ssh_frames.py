@@ -101,11 +101,14 @@ async def _read(process: asyncssh.SSHClientProcess[bytes], silence: float) -> Fr
         fields = protocol.decode(line)
     except protocol.ProtocolError as error:
         raise ProtocolMismatch(str(error)) from error
-    payload = b""
-    if fields["type"] == protocol.LOG:
+    payload = bytearray()
+    while len(payload) < fields.get("length", 0):
         async with asyncio.timeout(silence):
-            payload = await process.stdout.readexactly(fields["length"])
-    return Frame(fields, payload)
+            data = await process.stdout.read(fields["length"] - len(payload))
+        if not data:
+            return None
+        payload += data
+    return Frame(fields, bytes(payload))
 
 
 async def _cause_of_end(

@@ -1,0 +1,191 @@
+"""Requests to Cloud Storage: where it is, who we are, and which failures are worth another try."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from email.message import Message
+from typing import Any, Callable, NamedTuple
+
+_GOOGLE = "https://storage.googleapis.com"
+_METADATA_HOST = "metadata.google.internal"
+_ACCOUNT = "/computeMetadata/v1/instance/service-accounts/default"
+# https://cloud.google.com/storage/docs/retry-strategy#retryable, and 408
+_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
+_TRIES = 8  # about 40 s of pauses in all
+_TIMEOUT_SECS = 60.0  # silence of the server, not a whole upload
+
+
+class Failure(RuntimeError):
+    """Cloud Storage said no, and would say so again.
+
+    :param status: HTTP status, 0 if there was no answer.
+    :param message: what it said.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__("%d %s" % (status, message) if status else message)
+        self.status = status
+
+
+class Unavailable(Failure):
+    """It may say something else next time."""
+
+
+class Answer(NamedTuple):
+    """:param body: raw bytes; :meth:`json` reads them."""
+
+    status: int
+    headers: Message
+    body: bytes
+
+    def json(self) -> dict[str, Any]:
+        """Return the body as an object."""
+        document: dict[str, Any] = json.loads(self.body.decode("utf-8"))
+        return document
+
+
+class Backoff:
+    """Counts the failures in a row of one piece of work and pauses between its tries.
+
+    :param sleep: waits so many seconds.
+    """
+
+    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._sleep = sleep
+        self._failures = 0
+
+    def failed(self, error: Unavailable) -> None:
+        """Pause before the next try, or raise ``error`` if there is none."""
+        self._failures += 1
+        if self._failures >= _TRIES:
+            raise error
+        self._sleep(random.uniform(0.5, 1.0) * min(0.25 * 2**self._failures, 16.0))  # noqa: S311 - jitter, no secret
+
+    def progressed(self) -> None:
+        """The next failure is the first one again."""
+        self._failures = 0
+
+
+class Storage:
+    """Cloud Storage, or what ``STORAGE_EMULATOR_HOST`` names instead.
+
+    :raises ValueError: if that is no web address.
+    """
+
+    def __init__(self) -> None:
+        emulator = os.environ.get("STORAGE_EMULATOR_HOST", "")
+        if emulator and "://" not in emulator:
+            emulator = "http://" + emulator
+        self.url = (emulator or _GOOGLE).rstrip("/")
+        if not self.url.startswith(("http://", "https://")):
+            raise ValueError("STORAGE_EMULATOR_HOST is %r: expected http:// or https://" % emulator)
+        self._token = None if emulator else Token()
+        # A proxy for the internet does not lead to an emulator on this machine.
+        self._opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if emulator else []))
+
+    def request(self, method: str, url: str, body: bytes = b"", **headers: str) -> Answer:
+        """Make a request that may safely be made twice; keep trying for a while.
+
+        :raises Failure: with the last answer.
+        """
+        backoff = Backoff()
+        while True:
+            try:
+                return self.once(method, url, body, **headers)
+            except Unavailable as error:
+                backoff.failed(error)
+
+    def once(self, method: str, url: str, body: bytes = b"", **headers: str) -> Answer:
+        """Make one request. 308 is an answer: it says how much of an upload has been kept.
+
+        :param headers: with ``_`` for ``-``.
+        :raises Unavailable: no answer, or one that may change.
+        :raises Failure: any other refusal.
+        """
+        request = urllib.request.Request(url, data=body or None, method=method)  # noqa: S310 - checked above
+        for name, value in headers.items():
+            request.add_header(name.replace("_", "-"), value)
+        if self._token is not None:
+            request.add_header("Authorization", "Bearer " + self._token.value())
+        if method in ("POST", "PUT") and not body:
+            request.add_header("Content-Length", "0")
+        try:
+            with self._opener.open(request, timeout=_TIMEOUT_SECS) as response:
+                return Answer(response.status, response.headers, response.read())
+        except urllib.error.HTTPError as error:
+            return self._refused(error)
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(0, "no answer from %s: %s" % (urllib.parse.urlsplit(url).netloc, error)) from error
+
+    def _refused(self, error: urllib.error.HTTPError) -> Answer:
+        with error:
+            body = _rest(error)
+        if error.code == 308:
+            return Answer(308, error.headers, body)
+        if error.code == 401 and self._token is not None:
+            self._token.forget()
+            raise Unavailable(401, _message(body))
+        kind = Unavailable if error.code in _TRANSIENT else Failure
+        raise kind(error.code, _message(body))
+
+
+class Token:
+    """The access token of the machine's service account, from its metadata server; shared by threads.
+
+    https://cloud.google.com/compute/docs/access/authenticate-workloads#applications
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._value = ""
+        self._expires = 0.0
+        self._url = "http://%s%s/token" % (os.environ.get("GCE_METADATA_HOST", _METADATA_HOST), _ACCOUNT)
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def value(self) -> str:
+        """Return a token that is good for another minute.
+
+        :raises Unavailable: if there is no metadata server, or no service account.
+        """
+        with self._lock:
+            if time.monotonic() >= self._expires:
+                self._fetch()
+            return self._value
+
+    def forget(self) -> None:
+        """Fetch a new one next time: this one was refused."""
+        with self._lock:
+            self._expires = 0.0
+
+    def _fetch(self) -> None:
+        request = urllib.request.Request(self._url, headers={"Metadata-Flavor": "Google"})  # noqa: S310 - http
+        try:
+            with self._opener.open(request, timeout=10.0) as response:
+                answer = json.loads(response.read().decode("utf-8"))
+            self._value = answer["access_token"]
+            self._expires = time.monotonic() + float(answer["expires_in"]) - 60.0
+        except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+            raise Unavailable(0, "no access token from the metadata server: %s" % error) from error
+
+
+def _rest(error: urllib.error.HTTPError) -> bytes:
+    try:
+        return error.read()
+    except (OSError, http.client.HTTPException):
+        return b""
+
+
+def _message(body: bytes) -> str:
+    """Return the sentence in an error answer, which is JSON or, from uploads, plain text."""
+    try:
+        return str(json.loads(body.decode("utf-8"))["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return body[:300].decode("utf-8", "replace").strip()

@@ -1,0 +1,117 @@
+"""Which files of an output directory are pushed, and why the others are not. Nothing in it is fatal to the rest."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+_NAME_LIMIT = 1024  # bytes of UTF-8: https://cloud.google.com/storage/docs/objects#naming
+_SECRET_NAMES = (
+    ".env", ".env.*", "*.pem", "*.key", "*.p12", ".netrc", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*",
+)  # fmt: skip
+_SECRET_TEXT = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----|\"type\"\s*:\s*\"service_account\"")
+_SECRET_SIZE = 64 * 1024  # keys are small
+
+
+class Entry(NamedTuple):
+    """One name in the tree.
+
+    :param name: relative to the directory, ``/`` between parts; bytes that are not UTF-8 as ``\\xff``.
+    :param path: what to open.
+    :param reason: why it is not pushed, empty if it is.
+    :param target: where a link points that is recorded instead of followed, else empty.
+    """
+
+    name: str
+    path: Path
+    reason: str = ""
+    target: str = ""
+
+
+def scan(root: Path, prefix: str) -> list[Entry]:
+    """Return all entries below ``root`` in a fixed order.
+
+    :param root: the directory.
+    :param prefix: of the object names, because their length is limited as a whole.
+    """
+    return sorted(_walk(root, prefix), key=lambda entry: entry.name)
+
+
+def _walk(root: Path, prefix: str) -> Iterator[Entry]:
+    unreadable: list[OSError] = []
+    for directory, directories, names in os.walk(str(root), onerror=unreadable.append):
+        links = [name for name in directories if os.path.islink(os.path.join(directory, name))]
+        for name in names + links:
+            yield _entry(root, Path(directory, name), prefix)
+    for error in unreadable:
+        yield Entry(shown(os.path.relpath(error.filename, str(root))), Path(error.filename), _why(error))
+
+
+def _entry(root: Path, path: Path, prefix: str) -> Entry:
+    relative = os.path.relpath(str(path), str(root))
+    try:
+        mode = os.lstat(str(path)).st_mode
+        if stat.S_ISLNK(mode):
+            return _link(root, path, relative, prefix)
+        if not stat.S_ISREG(mode):
+            return Entry(shown(relative), path, "is no file but a %s" % _kind(mode))
+        return Entry(shown(relative), path, _objection(path, relative, prefix))
+    except OSError as error:
+        return Entry(shown(relative), path, _why(error))
+
+
+def _link(root: Path, path: Path, relative: str, prefix: str) -> Entry:
+    """A link to a file inside the tree is pushed as that file; to a directory inside, recorded; others refused."""
+    target, top = os.path.realpath(str(path)), os.path.realpath(str(root))
+    if os.path.commonpath([target, top]) != top:
+        return Entry(shown(relative), path, "links out of the output directory")
+    if os.path.isdir(target):
+        return Entry(shown(relative), path, target=shown(os.path.relpath(target, top)))
+    if not os.path.isfile(target):
+        return Entry(shown(relative), path, "links to nothing that could be pushed")
+    return Entry(shown(relative), Path(target), _objection(Path(target), relative, prefix))
+
+
+def _objection(path: Path, relative: str, prefix: str) -> str:
+    """Return why a regular file cannot or must not be an object, empty if it may."""
+    try:
+        name = relative.encode("utf-8")
+    except UnicodeEncodeError:
+        return "its name is not UTF-8"
+    if b"\n" in name or b"\r" in name:
+        return "its name has a line break, which Cloud Storage does not allow"
+    if len(prefix.encode("utf-8")) + len(name) > _NAME_LIMIT:
+        return "its name would be longer than %d bytes" % _NAME_LIMIT
+    if _looks_secret(path):
+        return "looks like a key or a password file"
+    return ""
+
+
+def _looks_secret(path: Path) -> bool:
+    name = path.name
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _SECRET_NAMES):
+        return True
+    if name.startswith("id_") and "." not in name:
+        return True
+    if path.stat().st_size > _SECRET_SIZE:
+        return False
+    with path.open("rb") as file:
+        return _SECRET_TEXT.search(file.read(_SECRET_SIZE)) is not None
+
+
+def _why(error: OSError) -> str:
+    return "cannot be read: %s" % error.strerror
+
+
+def _kind(mode: int) -> str:
+    kinds = ((stat.S_ISFIFO, "FIFO"), (stat.S_ISSOCK, "socket"), (stat.S_ISBLK, "device"), (stat.S_ISCHR, "device"))
+    return next((name for test, name in kinds if test(mode)), "special file")
+
+
+def shown(name: str) -> str:
+    """Return a name that can be written as UTF-8, whatever bytes are in it."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
