@@ -6,7 +6,6 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_tpu import settings
 from airflow_tpu.core.catalogue import Catalogue
 from airflow_tpu.core.conf import MAX_DEADLINE_HOURS, MAX_PREEMPTIONS, NODE, QUEUED_RESOURCE
 from airflow_tpu.core.grant import Grant
@@ -28,7 +27,13 @@ def train_params(script: str = "digits.py") -> dict[str, Param]:
 
 def _what(script: str) -> dict[str, Param]:
     return {
-        "script": _text(script, WHAT, "Script", "Path below `include/train`, or a `gs://` URI.", examples=_scripts()),
+        "script": _text(
+            script,
+            WHAT,
+            "Script",
+            "Path below `include/train`, or a `gs://` URI.",
+            examples=["digits.py", "hello.py"],
+        ),
         "arguments": _text("", WHAT, "Arguments", "Words for the script, quoted as in a shell.", empty=True),
         "requirements": _text("", WHAT, "Requirements", "Requirements file below `include/train`.", empty=True),
         "environment": _text("", WHAT, "Environment", "`NAME=value`, one a line. No secrets.", empty=True, lines=True),
@@ -124,9 +129,3 @@ def _grant() -> Grant | None:
         return load_grant()
     except (ConfigError, FileNotFoundError):
         return None
-
-
-def _scripts() -> list[str]:
-    return sorted(
-        path.name for path in (settings.include_dir() / "train").glob("*.py") if path.name != "trc_contract.py"
-    )

@@ -49,6 +49,23 @@ def insecure_hosts() -> frozenset[str]:
     return frozenset(host.strip() for host in _option("insecure_hosts").split(",") if host.strip())
 
 
+def inline_seconds() -> float:
+    """How long a deferrable task waits in its worker first: option ``inline_seconds``, 20 by default.
+
+    A deferral costs some seconds itself, and a TPU that comes at once need not wait for it.
+    """
+    return float(_option("inline_seconds") or 20.0)
+
+
+def event_hold_seconds() -> float:
+    """How long after a deferral no trigger of ours fires: option ``event_hold_seconds``, 10 by default.
+
+    An earlier event can meet the executor's report of the deferral itself, and the try is failed
+    (https://github.com/apache/airflow/issues/67287).
+    """
+    return float(_option("event_hold_seconds") or 10.0)
+
+
 def _configured() -> Path | None:
     value = _option("include_dir")
     return Path(value).expanduser() if value else None

@@ -9,9 +9,6 @@ from typing import Any
 
 from airflow_tpu.core.names import RunKey
 
-EVENT_HOLD = 10.0
-"""Seconds after a deferral before an event may fire (see :func:`airflow_tpu.hooks.waits.not_before`)."""
-
 
 @dataclass(frozen=True)
 class Watch:

@@ -7,14 +7,14 @@ import datetime as dt
 import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from airflow.sdk import BaseOperator
 from airflow.sdk import conf as airflow_conf
 
+from airflow_tpu import settings
 from airflow_tpu.core.names import RunKey
-from airflow_tpu.core.watch import EVENT_HOLD, Watch
+from airflow_tpu.core.watch import Watch
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from airflow_tpu.hooks.workbench import Workbench
 
 T = TypeVar("T")
-
-INLINE_SECONDS = 20.0
-"""Waits shorter than this are answered in the worker; a deferral costs about as much."""
 
 ON_KILL_SECONDS = 4.0
 """A worker has 5 s after SIGTERM before it is killed, whatever ``killed_task_cleanup_time`` says (Airflow 3.3.2)."""
@@ -82,13 +79,13 @@ class CloudTPUBaseOperator(BaseOperator):
             impersonation_chain=self.impersonation_chain,
             poll=self.poll_interval,
             until=until.timestamp(),
-            event_after=time.time() + EVENT_HOLD,
+            event_after=time.time() + settings.event_hold_seconds(),
         )
 
     def inline_seconds(self, until: dt.datetime) -> float:
         """How long this task waits in the worker: briefly, or to the end when it may not defer."""
         if self.deferrable:
-            return INLINE_SECONDS
+            return settings.inline_seconds()
         return max(1.0, (until - dt.datetime.now(dt.UTC)).total_seconds() + self.poll_interval)
 
 
@@ -102,10 +99,6 @@ class FencedOperator(CloudTPUBaseOperator):
         super().__init__(**kwargs)
         self.cancel_on_kill = cancel_on_kill
         self._fence: tuple[Workbench, Lease] | None = None
-
-    @cached_property
-    def _killer(self) -> threading.Lock:
-        return threading.Lock()
 
     def arm(self, bench: Workbench, lease: Lease) -> None:
         """From here on ``on_kill`` knows what to delete; the connection is read now, there is no time later."""

@@ -1,0 +1,22 @@
+"""One private Airflow home per test process, chosen before anything imports Airflow."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Airflow reads its configuration when it is first imported, so this cannot wait for a fixture.
+_HOME = tempfile.TemporaryDirectory(prefix="airflow-tpu-tests-")
+os.environ.update(
+    AIRFLOW_HOME=_HOME.name,
+    AIRFLOW__CORE__LOAD_EXAMPLES="False",
+    AIRFLOW__CORE__DAGS_FOLDER=str(ROOT / "dags"),
+    AIRFLOW__CORE__PLUGINS_FOLDER=str(ROOT / "plugins"),
+    AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{_HOME.name}/airflow.db",
+    AIRFLOW__AIRFLOW_TPU__GRANT="local.yaml",
+    AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS="30",
+    AIRFLOW__AIRFLOW_TPU__EVENT_HOLD_SECONDS="0.1",
+)
