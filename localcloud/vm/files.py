@@ -6,7 +6,7 @@ import grp
 import os
 import pwd
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from localcloud.vm.hostkey import write_host_key
@@ -16,6 +16,7 @@ PRIVSEP_USER = "sshd"
 """Account into which a root sshd drops its first stage; the name is compiled in."""
 
 _LOGIN = re.compile(r"[^\s:/\x00-\x1f.-][^\s:/\x00-\x1f]{0,62}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOBODY = 65534
 
 
@@ -26,13 +27,15 @@ class WorkerFiles:
     removable without root, and the worker can read the interpreter that runs the local cloud.
 
     :param spec: the worker.
-    :raises VMError: when the directory cannot be named in ``passwd``, or a login name is not one.
+    :raises VMError: when the directory cannot be named in ``passwd``, a login name is not one, or a variable of the
+        environment cannot be handed to a session.
     """
 
     def __init__(self, spec: WorkerSpec) -> None:
         self.directory = spec.directory.absolute()
         if re.search(r'[:"\\\n]', str(self.directory)):
             raise VMError(f"a worker's directory must not contain ':', '\"', '\\' or a newline: {self.directory}")
+        _check_environment(spec.environment)
         self.home = self.directory / "home"
         self.etc = self.directory / "etc"
         self.keys = self.directory / "keys"
@@ -82,6 +85,14 @@ class WorkerFiles:
 def login_shell() -> str:
     """Returns bash, the shell of TPU VM images, or what every Unix has."""
     return next((shell for shell in ("/bin/bash", "/usr/bin/bash") if os.access(shell, os.X_OK)), "/bin/sh")
+
+
+def _check_environment(environment: Mapping[str, str]) -> None:
+    for name, value in environment.items():
+        if not _VARIABLE.fullmatch(name):
+            raise VMError(f"environment: {name!r} is not a variable name")
+        if "\n" in value or "\0" in value:
+            raise VMError(f"environment: the value of {name} must be one line")
 
 
 def _accounts(users: Iterable[str], home: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import signal
 import socket
 from collections.abc import Iterable
@@ -17,17 +16,15 @@ from localcloud.vm.files import WorkerFiles
 from localcloud.vm.model import SSHKey, SurvivorsLeft, Worker, WorkerGone, WorkerSpec
 from localcloud.vm.relay import Relay
 from localcloud.vm.shell import HomeSFTP, Shell, server_factory
-
-_SWEEPS = 200
-_PAUSE = 0.01
+from localcloud.vm.sweep import Traces, send
 
 
 class InProcessWorker:
     """A worker without a server process of its own; see :class:`localcloud.vm.model.Worker`.
 
     Its processes are found by descent from the commands it started and by its directory (working directory,
-    arguments, environment). A process that detaches itself, empties its environment and leaves the directory
-    escapes: that is what the other tiers are for. No terminals.
+    open files, arguments, environment). A process that detaches itself and either leaves no such trace or changes its pid all
+    the time escapes: that is what the other tiers are for. No terminals.
 
     :param spec: what was asked for.
     :param listen: (address, port).
@@ -40,6 +37,7 @@ class InProcessWorker:
         self._files = WorkerFiles(spec)
         self._shell = Shell(self._files.home, spec.environment)
         self._relay = Relay(self.address, self.port, self._serve)
+        self._traces = Traces(str(self._files.directory))
         self._stopped: list[proctable.Process] = []
         self._gone = False
 
@@ -53,22 +51,15 @@ class InProcessWorker:
         self._relay.refuse()
         self._relay.thaw()
         self._relay.drop()
-        rows = self._rows()
-        for _ in range(_SWEEPS):
-            if not rows:
-                self._gone = True
-                return
-            _send(rows, signal.SIGSTOP)
-            rows = self._rows()
-            _send(rows, signal.SIGKILL)
-            await asyncio.sleep(_PAUSE)
-            rows = self._rows()
-        raise SurvivorsLeft(self.spec.node_id, [row.pid for row in rows])
+        left = await self._traces.sweep(self._shell.started)
+        if left:
+            raise SurvivorsLeft(self.spec.node_id, left)
+        self._gone = True
 
     async def terminate(self) -> None:
         """Sends SIGTERM to every process."""
         self._check()
-        _send(self._rows(), signal.SIGTERM)
+        send(self._rows(), signal.SIGTERM)
 
     async def drop(self) -> None:
         """Cuts the connections."""
@@ -80,13 +71,13 @@ class InProcessWorker:
         self._check()
         self._relay.freeze()
         running = [row for row in self._rows() if row.state not in "Tt"]
-        _send(running, signal.SIGSTOP)
+        send(running, signal.SIGSTOP)
         self._stopped += running
 
     async def thaw(self) -> None:
         """Continues what ``freeze`` stopped."""
         self._check()
-        _send(proctable.alive(self._stopped), signal.SIGCONT)
+        send(proctable.alive(self._stopped), signal.SIGCONT)
         self._stopped.clear()
         self._relay.thaw()
 
@@ -119,9 +110,7 @@ class InProcessWorker:
             raise WorkerGone(f"worker {self.hostname} of {self.spec.node_id} was killed")
 
     def _rows(self) -> list[proctable.Process]:
-        found = {row.pid: row for root in self._shell.started for row in proctable.tree(root)}
-        found.update((row.pid, row) for row in proctable.touching(str(self._files.directory)))
-        return list(found.values())
+        return list({row.pid: row for row in self._traces.rows(self._shell.started)}.values())
 
     async def _serve(self, connection: socket.socket) -> None:
         try:
@@ -165,11 +154,3 @@ class InProcessDriver:
         failures = [result for result in results if isinstance(result, BaseException)]
         if failures:
             raise failures[0]
-
-
-def _send(rows: Iterable[proctable.Process], number: signal.Signals) -> None:
-    for row in proctable.alive(rows):
-        try:
-            os.kill(row.pid, number)
-        except ProcessLookupError:
-            continue

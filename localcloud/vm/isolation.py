@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +13,8 @@ from localcloud.vm import proctable
 from localcloud.vm.control import Supervision
 from localcloud.vm.files import WorkerFiles
 from localcloud.vm.model import TierUnavailable, WorkerSpec
+
+_LIBRARIES = tuple(Path(place) for place in ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib"))
 
 
 class Isolation(Protocol):
@@ -42,13 +44,14 @@ class Bubblewrap:
     for only when all others are gone. Account files and the host name are the worker's own; the file system is
     this machine's, so that its interpreter and packages can be used.
 
+    :param places: directories to look in, separated like those of PATH, which is the default.
     :raises TierUnavailable: when bubblewrap is not installed.
     """
 
     tier = "bwrap"
 
-    def __init__(self) -> None:
-        program = shutil.which("bwrap")
+    def __init__(self, places: str | None = None) -> None:
+        program = shutil.which("bwrap", path=places)
         if program is None:
             raise TierUnavailable("bubblewrap is not installed: apt-get install bubblewrap")
         self._program = program
@@ -87,13 +90,14 @@ class Subreaper:
     subreaper: nothing leaves its tree as long as it lives. Not isolated: a worker sees this machine's processes and
     host name, and may kill the supervisor; what it then leaves behind is found by its directory.
 
+    :param places: directories that hold libraries, or hold directories of libraries.
     :raises TierUnavailable: when libnss_wrapper is not installed.
     """
 
     tier = "sshd"
 
-    def __init__(self) -> None:
-        library = next(_nss_wrappers(), None)
+    def __init__(self, places: Iterable[Path] = _LIBRARIES) -> None:
+        library = next(_nss_wrappers(places), None)
         if library is None:
             raise TierUnavailable("libnss_wrapper is not installed: apt-get install libnss-wrapper")
         self._library = library
@@ -121,7 +125,7 @@ class Subreaper:
         return status == 0
 
 
-def _nss_wrappers() -> Iterator[Path]:
-    for directory in ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib"):
-        yield from sorted(Path(directory).glob("libnss_wrapper.so*"))
-        yield from sorted(Path(directory).glob("*-linux-*/libnss_wrapper.so*"))
+def _nss_wrappers(places: Iterable[Path]) -> Iterator[Path]:
+    for directory in places:
+        yield from sorted(directory.glob("libnss_wrapper.so*"))
+        yield from sorted(directory.glob("*-linux-*/libnss_wrapper.so*"))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import Iterable
 
 from localcloud.vm import proctable
@@ -14,11 +12,11 @@ from localcloud.vm.files import WorkerFiles
 from localcloud.vm.isolation import Isolation
 from localcloud.vm.model import SSHKey, SurvivorsLeft, VMError, Worker, WorkerGone, WorkerSpec
 from localcloud.vm.openssh import OpenSSH, command, find_openssh, write_config
+from localcloud.vm.sweep import Traces, settled
 
 BANNER_SECONDS = 20.0
 """Bound on the time from the start of sshd to its banner: 50 ms on an idle machine."""
 
-_SWEEPS = 100
 _PAUSE = 0.01
 
 
@@ -46,6 +44,7 @@ class SupervisedWorker:
         self._files = files
         self._isolation = isolation
         self._supervision = supervision
+        self._traces = Traces(str(files.directory))
         self._killing = asyncio.Lock()
         self._gone = False
 
@@ -70,11 +69,10 @@ class SupervisedWorker:
                 status = await self._supervision.ended()
             except TimeoutError as error:
                 raise SurvivorsLeft(self.spec.node_id, self.processes()) from error
-            if not self._isolation.proves(status):
-                await self._sweep()
-            left = proctable.alive(census)
+            left = [] if self._isolation.proves(status) else await self._traces.sweep()
+            left = left or await settled(census)
             if left:
-                raise SurvivorsLeft(self.spec.node_id, [row.pid for row in left])
+                raise SurvivorsLeft(self.spec.node_id, left)
             self._gone = True
 
     async def terminate(self) -> None:
@@ -147,18 +145,6 @@ class SupervisedWorker:
         finally:
             writer.close()
 
-    async def _sweep(self) -> None:
-        """Kills what a supervisor that was itself killed has left: found by the worker's directory."""
-        for _ in range(_SWEEPS):
-            rows = proctable.touching(str(self._files.directory))
-            if not rows:
-                return
-            for number in (signal.SIGSTOP, signal.SIGKILL):
-                for row in rows:
-                    _send(row.pid, number)
-            await asyncio.sleep(_PAUSE)
-        raise SurvivorsLeft(self.spec.node_id, [row.pid for row in rows])
-
 
 class SupervisedDriver:
     """Starts workers of one OpenSSH tier; see :class:`localcloud.vm.model.VMDriver`.
@@ -213,10 +199,3 @@ async def make_driver(isolation: Isolation, port: int) -> SupervisedDriver:
     """
     server = await find_openssh()
     return SupervisedDriver(server, isolation, Addresses(port))
-
-
-def _send(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return

@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from localcloud.vm import proctable
 
@@ -111,11 +111,13 @@ class Supervisor:
         """
         quiet = 0
         for _ in range(ROUNDS):
-            new = [row for row in self._below() if row.state not in "Tt" and self._stopped.get(row.pid) != _key(row)]
-            for row in new:
-                send(row.pid, signal.SIGSTOP)
-                self._stopped[row.pid] = _key(row)
-            quiet = 0 if new else quiet + 1
+            news = False
+            for row in self._below():
+                if row.state not in "Tt" and self._stopped.get(row.pid) != _key(row):
+                    send(row.pid, signal.SIGSTOP)  # at once: it may be another process in a millisecond
+                    self._stopped[row.pid] = _key(row)
+                    news = True
+            quiet = 0 if news else quiet + 1
             if quiet == 2:
                 break
             time.sleep(PAUSE)
@@ -150,13 +152,13 @@ class Supervisor:
         return True
 
     @staticmethod
-    def _below() -> list[proctable.Process]:
-        return [row for row in proctable.descendants(os.getpid()) if not row.ended]
+    def _below() -> Iterator[proctable.Process]:
+        return (row for row in proctable.descendants(os.getpid()) if not row.ended)
 
 
 def _key(row: proctable.Process) -> proctable.Process:
     """Leaves of a row what does not change in the life of a process."""
-    return row._replace(parent=0, state="", name="")
+    return row._replace(parent=0, state="", name="", threads=0)
 
 
 def send(pid: int, number: signal.Signals) -> None:
