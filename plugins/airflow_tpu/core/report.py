@@ -45,7 +45,7 @@ def _incarnations(usage: Usage) -> list[str]:
     if not usage.rows:
         return ["no TPU was asked for"]
     shown = usage.rows[-SHOWN_ROWS:]
-    header = ("incarnation", "type", "end", "READY for", "idle", "chip-hours")
+    header = ("incarnation", "type", "end", "READY for", "chip-hours", "of it idle")
     lines = fitted([header, *map(_cells, shown)], right=(3, 4, 5), width=WIDTH)
     if len(usage.rows) > len(shown):
         lines.append(f"... and {len(usage.rows) - len(shown)} earlier ones")
@@ -60,7 +60,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     ready = mark + duration(row.hours)
     opened = row.opened
     hours = chip_hours(row.chip_hours)
-    return (opened.node_id, f"{opened.accelerator_type} {opened.tier}", row.state, ready, idle, hours)
+    return (opened.node_id, f"{opened.accelerator_type} {opened.tier}", row.state, ready, hours, idle)
 
 
 def _covered(usage: Usage) -> list[str]:
@@ -84,7 +84,7 @@ def _list_value(usage: Usage) -> list[str]:
     cells = [_price_cells(kind, hours, price) for (kind, price), hours in groups.items()]
     unpriced = usage.covered.unpriced
     more = f"and {chip_hours(unpriced)} chip-hours of unknown price" if unpriced else ""
-    cells.append(("total", chip_hours(usage.covered.chip_hours), "", usd(usage.covered.list_value), more))
+    cells.append(("total", chip_hours(usage.covered.chip_hours), "", usd(usage.covered.known_value), more))
     sources = dict.fromkeys(f"  prices: {price.source}" for _, price in groups if price)
     return [*lines, *table(cells, right=(1, 3)), *sources]
 

@@ -63,7 +63,7 @@ def _newest(by_day: Mapping[str, Total]) -> dict[str, Total]:
 def _total(total: Total) -> dict[str, float | None]:
     return {
         "chip_hours": _number(total.chip_hours),
-        "list_value_usd": _number(total.list_value),
+        "list_value_usd": _number(total.known_value),
         "chip_hours_of_unknown_price": _number(total.unpriced),
     }
 

@@ -29,6 +29,11 @@ class Total:
     list_value: Decimal = Decimal(0)
     unpriced: Decimal = Decimal(0)
 
+    @property
+    def known_value(self) -> Decimal | None:
+        """The list value, None if not one price is known: unknown is never zero."""
+        return None if self.unpriced and self.unpriced == self.chip_hours else self.list_value
+
     def plus(self, chip_hours: Decimal, price: Price | None) -> Total:
         """This total and some chip-hours more."""
         if price is None:
