@@ -11,6 +11,9 @@ from localcloud.vm.model import VMError
 _FIRST, _LAST = 2, 254
 """Octets in use: ``127.0`` and ``127.1`` belong to others, and ``.1`` of each block carries the claim."""
 
+_TRIES = 2000
+"""Blocks to try before the port counts as taken everywhere: one cloud needs one block per 253 workers."""
+
 
 class Addresses:
     """Hands out addresses ``127.a.b.c`` that are free at one port.
@@ -49,7 +52,7 @@ class Addresses:
     def _claim(self) -> None:
         width = _LAST - _FIRST + 1
         problem: OSError | None = None
-        for _ in range(width * width):
+        for _ in range(_TRIES):
             high, low = divmod(self._block, width)
             self._block += 1
             prefix = f"127.{_FIRST + high % width}.{_FIRST + low}"

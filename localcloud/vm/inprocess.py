@@ -22,9 +22,9 @@ from localcloud.vm.sweep import Traces, send
 class InProcessWorker:
     """A worker without a server process of its own; see :class:`localcloud.vm.model.Worker`.
 
-    Its processes are found by descent from the commands it started and by its directory (working directory,
-    open files, arguments, environment). A process that detaches itself and either leaves no such trace or changes its pid all
-    the time escapes: that is what the other tiers are for. No terminals.
+    Its processes are found by descent from the commands it started and by its directory (working directory, open
+    files, arguments, environment). A process that detaches itself and either leaves no such trace or changes its pid
+    all the time escapes: that is what the other tiers are for. No terminals.
 
     :param spec: what was asked for.
     :param listen: (address, port).
@@ -48,6 +48,8 @@ class InProcessWorker:
 
     async def kill(self) -> None:
         """Cuts all connections, then stops and kills what can be found until nothing is found."""
+        if self._gone:
+            return
         self._relay.refuse()
         self._relay.thaw()
         self._relay.drop()
