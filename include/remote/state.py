@@ -52,7 +52,7 @@ def _finished(run: RunDir) -> State | None:
 
 def _starting(run: RunDir) -> State:
     try:
-        age = time.time() - run.path.stat().st_ctime
+        age = time.time() - run.path.stat().st_mtime
     except FileNotFoundError:
         return State(ABSENT, protocol.NO_PID, "the start failed and took its directory away")
     if age < _STARTING_SECS:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import asyncssh
 import pytest
 
-from airflow_tpu.core.bundle import Bundle
+from airflow_tpu.core.bundle import Bundle, RunnerArchive
 from airflow_tpu.core.job import JobSpec, RunRef
-from airflow_tpu.core.messages import Finished, FollowMessage, Gone, Heartbeat, LogChunk
-from airflow_tpu.errors import ConfigError, ConnectionFailed, HostKeyMismatch, LoginRefused
-from airflow_tpu.hooks.run import Login, RunSession, Timing, WorkerAddress
-from localcloud.vm.driver import SSHKey, Worker
+from airflow_tpu.core.messages import Finished, FollowMessage, Gone, Heartbeat, LogChunk, Pushed
+from airflow_tpu.errors import ConfigError, ConnectionFailed, HostKeyMismatch, LoginRefused, ProtocolMismatch
+from airflow_tpu.hooks.run import Login, RunSession, Timing, WorkerAddress, run_sync
+from localcloud.clock import RealClock
+from localcloud.faults import FaultBook
+from localcloud.gcs import GCSServer
+from localcloud.vm.driver import SSHKey, Worker, WorkerSpec, choose_driver
+from tests.remote.conftest import VM_PATH
 
 JOB = JobSpec("run", 1, ("bash", "./say.sh", "hello"))
 # Grows by a line ten times a second, for as long as it is let.
@@ -178,3 +183,69 @@ async def test_a_damaged_private_key_is_a_configuration_error(address: WorkerAdd
     with pytest.raises(ConfigError) as caught:
         await RunSession(address, Login("ml-user", "-----BEGIN NONSENSE"), timing).__aenter__()
     assert "NONSENSE" not in str(caught.value)
+
+
+async def test_a_push_goes_from_the_worker_to_the_bucket(
+    tmp_path: Path, ssh_key: SSHKey, login: Login, timing: Timing, bundle: Bundle
+) -> None:
+    """The worker finds the store by its own environment, uploads, and hands the manifest over; again is the same."""
+    server = GCSServer(tmp_path / "gcs", RealClock(), FaultBook())
+    server.create_bucket("art")
+    driver = await choose_driver("auto", 0, tmp_path / "driver")
+    job = replace(JOB, argv=("bash", "-c", "echo 97 > $TRC_OUTPUT_DIR/metrics.json"))
+    try:
+        environment = {"PATH": VM_PATH, "STORAGE_EMULATOR_HOST": await server.start()}
+        worker = await driver.start(
+            WorkerSpec("n1", "us-central2-b", 0, "t1v-n-1-w-0", (ssh_key,), environment, tmp_path / "vm")
+        )
+        async with RunSession(WorkerAddress(worker.address, worker.port, worker.host_key), login, timing) as session:
+            await session.start(job, bundle)
+            await everything(session, job.ref)
+            first = [message async for message in session.push(job.ref, "gs://art/runs/one")]
+            second = [message async for message in session.push(job.ref, "gs://art/runs/one")]
+    finally:
+        await driver.close()
+        await server.close()
+    assert isinstance(first[-1], Pushed)
+    assert first[-1].uri == "gs://art/runs/one/manifest.json"
+    assert [entry["path"] for entry in first[-1].manifest["files"]] == ["log.txt", "output/metrics.json"]
+    assert second[-1] == first[-1]
+
+
+async def test_a_runner_that_does_not_speak_our_language_is_a_mismatch(
+    address: WorkerAddress, login: Login, timing: Timing, tmp_path: Path
+) -> None:
+    """Another runner on the worker, or no Python, is reported as such and not as a failed run."""
+    (tmp_path / "remote").mkdir()
+    (tmp_path / "remote" / "runner.py").write_text("print('hello')\n")
+    stranger = RunnerArchive.build(tmp_path / "remote")
+    async with RunSession(address, login, timing, runner=stranger) as session:
+        with pytest.raises(ProtocolMismatch, match="not a protocol message"):
+            await session.status(JOB.ref)
+    async with RunSession(address, login, timing, python="python9") as session:
+        with pytest.raises(ProtocolMismatch, match="python9 is missing"):
+            await session.check()
+
+
+async def test_many_sessions_install_the_runner_at_once(address: WorkerAddress, login: Login, timing: Timing) -> None:
+    """Sessions that find no runner on the worker do not get into each other's way."""
+
+    async def ask() -> str:
+        async with RunSession(address, login, timing) as session:
+            return (await session.status(JOB.ref)).state
+
+    assert await asyncio.gather(*(ask() for _ in range(6))) == ["absent"] * 6
+
+
+def test_a_login_does_not_show_its_key(login: Login) -> None:
+    """What is printed of a login, in a log or a traceback, has no key in it."""
+    assert "PRIVATE" not in repr(login)
+
+
+async def test_synchronous_code_can_wait_for_a_coroutine_anywhere() -> None:
+    """The helper works in a thread whose loop runs, as here, and passes results and errors on."""
+
+    async def double(number: int) -> int:
+        return 2 * number
+
+    assert run_sync(double(21)) == 42
