@@ -55,6 +55,10 @@ class Machines(Protocol):
         """End every process of the node's VMs; call back when none is left. Unknown nodes are gone already."""
         ...
 
+    def discard(self, node: str) -> None:
+        """Throw the disks of a killed node away: the node itself is gone."""
+        ...
+
     def warn(self, node: str) -> None:
         """Send the user's processes TERM: the preemption notice."""
         ...
@@ -94,6 +98,9 @@ class PaperMachines:
         """Forget the VMs of the node."""
         self.running.pop(node, None)
         gone()
+
+    def discard(self, node: str) -> None:
+        """There are no disks."""
 
     def warn(self, node: str) -> None:
         """Note that the node was warned."""

@@ -195,6 +195,7 @@ class NodeBook:
     def _gone(self, record: NodeRecord, *, by_user: bool, done: Callable[[], None] | None = None) -> None:
         if self.records.get(record.name) is record:
             del self.records[record.name]
+            self.world.machines.discard(record.name)
             self._tell(record, record.state, None, by_user=by_user)
         if done is not None:
             done()

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from localcloud import errors
+from google.cloud.tpu_v2.types import Node
+
+from localcloud import errors, transitions
 from localcloud.node_api import NodeApi
 from localcloud.node_change import NodeChange
 from localcloud.node_faults import Fate
@@ -96,6 +98,16 @@ class CloudState:
             raise errors.invalid(f"Several nodes are called {name}: {', '.join(record.name for record in found)}")
         return found[0]
 
+    def clear(self) -> None:
+        """Remove every queued resource and node at once, without an operation."""
+        self.queued.records.clear()
+        for record in list(self.nodes.records.values()):
+            self.nodes.vanish(record)
+
+    def state_name(self, record: NodeRecord) -> str:
+        """Return the state of a node in words, or its number if the client knows no word for it."""
+        return str(_node_row(record)["state"])
+
     def snapshot(self) -> dict[str, Any]:
         """Return nodes and queued resources in short, for ``status``."""
         return {
@@ -112,10 +124,9 @@ class CloudState:
 
 
 def _node_row(record: NodeRecord) -> dict[str, Any]:
-    state = record.view().state
     return {
         "name": record.name,
-        "state": getattr(state, "name", str(state)),
+        "state": Node.State(record.state).name if record.state in transitions.NODE else str(record.state),
         "health": record.health,
         "accelerator_type": record.kind.name,
         "tier": record.tier,

@@ -71,16 +71,18 @@ class TpuApi:
         resource = resource_of(request)
         arrived = clock.now().isoformat()
         fault = self._state.world.faults.take("tpu.call", method=key.partition("/")[2], name=resource)
-        code = _NO_ANSWER
+        code, answer, refusal = _NO_ANSWER, None, None
         try:
             answer = await self._answer(key, request, fault)
             code = code_pb2.OK
-            return answer
         except CloudError as error:
-            code = error.code
-            await _refuse(context, error)
+            code, refusal = error.code, error
         finally:
+            # Before the answer leaves: whoever has it may look the call up at once.
             self._audit.add(Call(key, resource, arrived, code, fault.id if fault else ""))
+        if refusal is not None:
+            await _refuse(context, refusal)
+        return answer
 
     async def _answer(self, key: str, request: Any, fault: Fault | None) -> Any:
         action = str(fault.params.get("action", "error")) if fault else ""

@@ -1,0 +1,7 @@
+"""``python -m localcloud``."""
+
+import sys
+
+from localcloud.cli import main
+
+sys.exit(main())

@@ -1,0 +1,164 @@
+"""One process, one event loop, the whole cloud: TPU API, TPU VMs, Cloud Storage, control port."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from localcloud.catalogue import DEFAULT_DIRECTORY, Catalogue
+from localcloud.clock import Clock, RealClock
+from localcloud.control import Control
+from localcloud.crew import Yard, report_failure
+from localcloud.endpoints import Endpoints, TLSFrontEndpoint
+from localcloud.faults import FaultBook
+from localcloud.fleet import Fleet
+from localcloud.gcs import GCSServer
+from localcloud.marks import MARK
+from localcloud.meter import Meter
+from localcloud.settings import Settings
+from localcloud.state import CloudState
+from localcloud.timeline import Timeline
+from localcloud.tlsfront import TLSFront
+from localcloud.tpu_api import TpuApi
+from localcloud.vm.driver import VMDriver, choose_driver
+from localcloud.world import World, chance
+
+# What a login shell of a TPU VM has; the interpreter that runs the cloud stands before it, since it has the packages.
+_USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class LocalCloudConfig:
+    """How to start a local cloud.
+
+    :param state_dir: everything it writes is below this directory; stored objects survive a restart.
+    :param settings: project, limits, latencies.
+    :param seed: decides names and chance.
+    :param speed: seconds of its clock per real second.
+    :param ssh_port: port of all TPU VMs; 0 picks a free one.
+    :param tier: isolation of TPU VMs, ``auto`` for the strongest that works here.
+    :param buckets: location by name of buckets that exist from the start.
+    :param catalogue: directory of the catalogue.
+    """
+
+    state_dir: Path
+    settings: Settings = field(default_factory=Settings)
+    seed: int = 1
+    speed: float = 1.0
+    ssh_port: int = 0
+    tier: str = "auto"
+    buckets: Mapping[str, str] = field(default_factory=dict)
+    catalogue: Path = DEFAULT_DIRECTORY
+
+
+class LocalCloud:
+    """A running local cloud; an async context manager.
+
+    :param config: how to start it.
+    :raises localcloud.vm.driver.TierUnavailable: on entry, if the tier does not work here.
+    :ivar endpoints: where it is found; set on entry.
+    :ivar state: nodes, queued resources, operations; set on entry.
+    :ivar fleet: the TPU VMs; set on entry.
+    """
+
+    endpoints: Endpoints
+    state: CloudState
+    fleet: Fleet
+    storage: GCSServer
+
+    def __init__(self, config: LocalCloudConfig) -> None:
+        self.config = config
+        self.clock: Clock = RealClock(config.speed)
+        self.faults = FaultBook()
+        self.meter = Meter(self.clock)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> LocalCloud:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def _start(self) -> None:
+        config = self.config
+        config.state_dir.mkdir(parents=True, exist_ok=True)
+        driver = await choose_driver(config.tier, config.ssh_port, config.state_dir / "vm")
+        storage_url = await self._start_storage()
+        front = TLSFront(config.state_dir / "tls", storage_url)
+        await front.start()
+        self._stack.push_async_callback(front.close)
+        self._start_state(driver, self._vm_environment(storage_url, front))
+        tpu_endpoint = await self._start_tpu_api()
+        control = Control(self)
+        control_url = await control.start()
+        self._stack.push_async_callback(control.close)
+        self.endpoints = Endpoints(
+            project_id=config.settings.project_id,
+            project_number=config.settings.project_number,
+            tpu_api_endpoint=tpu_endpoint,
+            storage_api_endpoint=storage_url,
+            control_endpoint=control_url,
+            ssh_port=driver.port,
+            tier=driver.tier,
+            pid=os.getpid(),
+            tls_front=TLSFrontEndpoint(front.proxy, str(front.ca_file)),
+        )
+
+    async def _start_storage(self) -> str:
+        settings = self.config.settings
+        self.storage = GCSServer(self.config.state_dir / "gcs", self.clock, self.faults, settings.project_id)
+        url = await self.storage.start()
+        self._stack.push_async_callback(self.storage.close)
+        for name, location in self.config.buckets.items():
+            self.storage.create_bucket(name, location, settings.project_number)
+        return url
+
+    def _start_state(self, driver: VMDriver, environment: Mapping[str, str]) -> None:
+        config = self.config
+        yard = Yard(driver, config.state_dir / "vm", environment, self.clock, self.faults)
+        self.fleet = Fleet(yard)
+        self._stack.push_async_callback(self.fleet.close)
+        timeline = Timeline(self.clock)
+        catalogue = Catalogue.load(config.catalogue)
+        world = World(config.settings, catalogue, timeline, chance(config.seed), self.faults, self.fleet)
+        self.state = CloudState(world)
+        self.state.nodes.listeners.append(self.meter.observe)
+        runner = asyncio.get_running_loop().create_task(timeline.run())
+        runner.add_done_callback(report_failure)
+        self._stack.callback(runner.cancel)
+
+    async def _start_tpu_api(self) -> str:
+        api = TpuApi(self.state, self.meter.audit)
+        endpoint = await api.start()
+        self._stack.push_async_callback(api.close)
+        return endpoint
+
+    def _vm_environment(self, storage_url: str, front: TLSFront) -> dict[str, str]:
+        """Return what the sessions on TPU VMs find in their environment; a real VM has its own means for the same."""
+        return {
+            "PATH": f"{Path(sys.executable).parent}:{_USUAL_PATH}",
+            "LANG": "C.UTF-8",
+            "STORAGE_EMULATOR_HOST": storage_url,
+            # gcsfs otherwise asks a gRPC service of Google first, for 60 s per try.
+            "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
+            MARK: str(self.config.state_dir),
+            **front.environment(),
+        }
+
+    def dump(self, *, calls: bool = False) -> dict[str, Any]:
+        """Return what the meter has counted, and what the storage holds and has moved."""
+        return {**self.meter.dump(calls=calls), "storage": self.storage.stats()}
