@@ -81,28 +81,29 @@ def _list_value(usage: Usage) -> list[str]:
     groups = _by_price(row for row in usage.rows if row.covered and row.chip_hours)
     if not groups:
         return [*lines, "  none"]
-    cells = [_price_cells(kind, hours, price) for (kind, price), hours in groups.items()]
+    header = ("type and zone", "chip-hours", "USD/chip-hour", "value", "price of")
+    total = ("total", chip_hours(usage.covered.chip_hours), "", usd(usage.covered.known_value), "")
+    cells = [header, *(_price_cells(kind, hours, price) for (kind, price), hours in groups.items()), total]
     unpriced = usage.covered.unpriced
-    more = f"and {chip_hours(unpriced)} chip-hours of unknown price" if unpriced else ""
-    cells.append(("total", chip_hours(usage.covered.chip_hours), "", usd(usage.covered.known_value), more))
+    more = [f"  {chip_hours(unpriced)} chip-hours of these have no published list price"] if unpriced else []
     sources = dict.fromkeys(f"  prices: {price.source}" for _, price in groups if price)
-    return [*lines, *table(cells, right=(1, 3)), *sources]
+    return [*lines, *table(cells, right=(1, 2, 3)), *more, *sources]
 
 
 def _by_price(rows: Iterable[Row]) -> dict[tuple[str, Price | None], Decimal]:
     groups: dict[tuple[str, Price | None], Decimal] = {}
     for row in rows:
         opened = row.opened
-        key = (f"{opened.accelerator_type} {opened.tier}, {opened.zone}", row.price)
+        key = (f"{opened.accelerator_type} {opened.tier.pool}, {opened.zone}", row.price)
         groups[key] = groups.get(key, Decimal(0)) + row.chip_hours
     return groups
 
 
 def _price_cells(kind: str, hours: Decimal, price: Price | None) -> tuple[str, ...]:
     if price is None:
-        return (kind, chip_hours(hours), "chip-hours", "unknown", "no list price is published")
-    each = f"chip-hours x USD {price.usd_per_chip_hour.normalize():f}"
-    return (kind, chip_hours(hours), each, usd(hours * price.usd_per_chip_hour), f"of {price.date}")
+        return (kind, chip_hours(hours), "unknown", "unknown", "")
+    each = price.usd_per_chip_hour
+    return (kind, chip_hours(hours), f"{each.normalize():f}", usd(hours * each), price.date)
 
 
 def _not_free(usage: Usage) -> list[str]:

@@ -110,7 +110,7 @@ def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:
         return _of_success(result)
     if result.deadline:
         return DeadlineExceeded(f"the run's deadline passed and it was stopped ({result.how}); raise deadline_hours")
-    if result.phase == "setup":
+    if result.phase == "setup" and _ended_by_itself(result):
         return _failed(result, "the requirements could not be installed", tail)
     if result.exit_code in _STOPPED:
         return RunInterrupted(f"the run {_STOPPED[result.exit_code]} ({result.how})")
@@ -123,6 +123,10 @@ def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:
     if result.exit_code in _TRANSPORT:
         return ConnectionFailed(f"the connection ended, not the script ({result.how}); attaching again")
     return _of_signal_or_code(result, tail)
+
+
+def _ended_by_itself(result: RunResult) -> bool:
+    return not result.stopped and result.signal is None and result.exit_code not in _OUTSIDE_CODES
 
 
 def _of_success(result: RunResult) -> TPUError | None:

@@ -1,0 +1,113 @@
+"""How a run ended and what that means, by the exit-code contract."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import pytest
+
+from airflow_tpu import protocol
+from airflow_tpu.core.run import RunResult, classify_exit
+from airflow_tpu.errors import (
+    AcceleratorMissing,
+    ConnectionFailed,
+    DeadlineExceeded,
+    NothingProduced,
+    RunFailed,
+    RunInterrupted,
+    StorageUnreachable,
+    TPUError,
+)
+
+CONTRACT: list[tuple[dict[str, Any], type[TPUError] | None]] = [
+    ({"exit_code": 0}, None),
+    ({"exit_code": 0, "deadline": True}, None),
+    ({"exit_code": 0, "missing_artifacts": ("model",)}, NothingProduced),
+    ({"exit_code": 1}, RunFailed),
+    ({"exit_code": 2}, RunFailed),
+    ({"exit_code": 64}, RunFailed),
+    ({"exit_code": 65}, RunFailed),
+    ({"exit_code": 66}, RunFailed),
+    ({"exit_code": 69}, AcceleratorMissing),
+    ({"exit_code": 70}, RunFailed),
+    ({"exit_code": 74}, StorageUnreachable),
+    ({"exit_code": 75}, RunInterrupted),
+    ({"exit_code": 76}, RunInterrupted),
+    ({"exit_code": 75, "deadline": True}, DeadlineExceeded),
+    ({"exit_code": 124}, ConnectionFailed),
+    ({"exit_code": 126}, RunFailed),
+    ({"exit_code": 127}, RunFailed),
+    ({"exit_code": 129}, RunInterrupted),
+    ({"exit_code": 130}, RunInterrupted),
+    ({"exit_code": 134}, RunFailed),
+    ({"exit_code": 137}, RunInterrupted),
+    ({"exit_code": 139}, RunFailed),
+    ({"exit_code": 143}, RunInterrupted),
+    ({"exit_code": 255}, ConnectionFailed),
+    ({"exit_code": 1, "stopped": True}, RunInterrupted),
+    ({"exit_code": 1, "phase": "setup"}, RunFailed),
+    ({"exit_code": 75, "phase": "setup", "stopped": True}, RunInterrupted),
+    ({"exit_code": 137, "phase": "setup"}, RunInterrupted),
+    ({"exit_code": None, "signal": signal.SIGKILL, "phase": "setup"}, RunInterrupted),
+    ({"exit_code": None, "signal": signal.SIGKILL}, RunInterrupted),
+    ({"exit_code": None, "signal": signal.SIGTERM}, RunInterrupted),
+    ({"exit_code": None, "signal": signal.SIGHUP}, RunInterrupted),
+    ({"exit_code": None, "signal": signal.SIGINT}, RunInterrupted),
+    ({"exit_code": None, "signal": signal.SIGTERM, "deadline": True}, DeadlineExceeded),
+    ({"exit_code": None, "signal": signal.SIGSEGV}, RunFailed),
+    ({"exit_code": None, "signal": signal.SIGABRT}, RunFailed),
+    ({"exit_code": None, "signal": signal.SIGPIPE}, RunFailed),
+    ({"exit_code": None, "signal": 64}, RunFailed),
+]
+
+
+@pytest.mark.parametrize(("fields", "leaf"), CONTRACT, ids=lambda value: str(value)[:40])
+def test_the_contract(fields: dict[str, Any], leaf: type[TPUError] | None) -> None:
+    """Each way to end has one meaning."""
+    error = classify_exit(RunResult(**fields))
+    assert (None if error is None else type(error)) is leaf
+
+
+def test_a_failure_shows_exit_code_and_last_lines() -> None:
+    """The person sees in the task's error what the script said last."""
+    error = classify_exit(RunResult(exit_code=1), tail="ValueError: no such column")
+    assert isinstance(error, RunFailed)
+    assert error.exit_code == 1
+    assert "exit code 1" in str(error)
+    assert "ValueError: no such column" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("fields", "hint"),
+    [
+        ({"exit_code": 70}, "diverged"),
+        ({"exit_code": 127}, "line ends"),
+        ({"exit_code": 139}, "libtpu"),
+        ({"exit_code": None, "signal": signal.SIGKILL}, "out of memory"),
+        ({"exit_code": None, "signal": signal.SIGSEGV}, "SIGSEGV"),
+        ({"exit_code": 0, "missing_artifacts": ("model", "metrics.json")}, "model, metrics.json"),
+        ({"exit_code": 1, "phase": "setup"}, "requirements"),
+    ],
+)
+def test_a_hint_goes_with_it(fields: dict[str, Any], hint: str) -> None:
+    """The message says what such an end usually means."""
+    assert hint in str(classify_exit(RunResult(**fields)))
+
+
+def test_the_runners_result_is_read() -> None:
+    """Every field that the protocol names is read or knowingly left, and later fields are ignored."""
+    data = dict.fromkeys(protocol.RESULT_FIELDS)
+    data |= {"exit_code": 0, "signal_name": "", "phase": "run", "missing_artifacts": [], "new": 1}
+    data |= {"stopped": True, "deadline": False, "started_at": 10.0, "ended_at": 25.5, "log_size": 7}
+    result = RunResult.from_json(data)
+    assert (result.exit_code, result.stopped, result.seconds, result.log_size) == (0, True, 15.5, 7)
+    assert RunResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+
+
+@pytest.mark.parametrize("data", [{}, {"exit_code": None, "signal": None}, {"exit_code": 0, "signal": 9}])
+def test_a_result_says_one_thing(data: dict[str, Any]) -> None:
+    """Neither an exit code nor a signal, or both, is no result."""
+    with pytest.raises(ValueError, match="exit code or a signal"):
+        RunResult.from_json(data)
