@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from localcloud.client import CommandError, ask
 
 TIERS = ("auto", "bwrap", "sshd", "inprocess")
+_PORT_MAX = 65535
 _ON_NODES = {
     "preempt": "take a node away, as Google does with spot capacity",
     "freeze": "stop every process of a node: connections stay open and silent",
@@ -69,14 +71,28 @@ def _add_up(commands: Any) -> None:
     command.add_argument("--detach", action="store_true", help="return when it is ready and let it run")
     command.add_argument("--project", default="local-project", help="its only project")
     command.add_argument("--seed", type=int, default=1, help="decides names and chance")
-    command.add_argument("--speed", type=float, default=1.0, help="seconds of its clock per real second")
-    command.add_argument("--ssh-port", type=int, default=0, help="port of all TPU VMs; 0 picks a free one")
+    command.add_argument("--speed", type=_speed, default=1.0, help="seconds of its clock per real second")
+    command.add_argument("--ssh-port", type=_port, default=0, help="port of all TPU VMs; 0 picks a free one")
     command.add_argument("--tier", choices=TIERS, default="auto", help="isolation of TPU VMs")
     command.add_argument("--bucket", type=_bucket, action="append", default=[], metavar="NAME=LOCATION")
 
 
 def _directory(text: str) -> Path:
     return Path(text).resolve()
+
+
+def _speed(text: str) -> float:
+    speed = float(text)
+    if not 0 < speed < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a positive number, got {text}")
+    return speed
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= _PORT_MAX:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to {_PORT_MAX}, got {text}")
+    return port
 
 
 def _bucket(text: str) -> tuple[str, str]:

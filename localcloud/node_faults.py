@@ -12,6 +12,7 @@ from localcloud.node_record import NodeRecord
 from localcloud.nodes import NodeBook, Transition
 
 _MAINTENANCE_SECONDS = 1.0
+_ENDED = frozenset({Node.State.PREEMPTED, Node.State.TERMINATED, Node.State.DELETING, Node.State.STOPPED})
 
 
 class Fate:
@@ -20,7 +21,7 @@ class Fate:
     Keys of the params of a ``node.timeline`` fault, seconds of the cloud's clock after READY:
     ``preempt_after`` (with ``notice``), ``preempt_at_step`` (reported by the training in ``progress.json``),
     ``terminate_after``, ``maintenance_after`` (with ``seconds``: the VMs reboot), ``health_after`` and ``health``,
-    ``state_after`` and ``state`` (any number, also one that no client knows).
+    ``states``: a list of ``[seconds, state]`` (any number, also one that no client knows).
 
     :param nodes: the nodes to watch.
     """
@@ -63,14 +64,14 @@ class Fate:
             self._after(params["maintenance_after"], record, partial(self._maintain, seconds=seconds))
         if "health_after" in params:
             self._after(params["health_after"], record, partial(_set_health, health=int(params["health"])))
-        if "state_after" in params:
-            self._after(params["state_after"], record, partial(nodes.force, state=int(params["state"])))
+        for seconds, state in params.get("states", ()):
+            self._after(seconds, record, partial(nodes.force, state=int(state)))
 
     def _after(self, seconds: float, record: NodeRecord, action: Any) -> None:
         self._nodes.world.later(float(seconds), partial(self._if_alive, record, action))
 
     def _if_alive(self, record: NodeRecord, action: Any) -> None:
-        if self._nodes.records.get(record.name) is record and record.state == Node.State.READY:
+        if self._nodes.records.get(record.name) is record and record.state not in _ENDED:
             action(record)
 
     def _preempt(self, record: NodeRecord, notice: float | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -96,6 +97,8 @@ class LocalCloud:
     async def _start(self) -> None:
         config = self.config
         config.state_dir.mkdir(parents=True, exist_ok=True)
+        # The disks of TPU VMs do not outlive their cloud, however it ended.
+        await asyncio.to_thread(shutil.rmtree, config.state_dir / "vm", ignore_errors=True)
         driver = await choose_driver(config.tier, config.ssh_port, config.state_dir / "vm")
         storage_url = await self._start_storage()
         front = TLSFront(config.state_dir / "tls", storage_url)

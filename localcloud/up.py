@@ -35,6 +35,7 @@ def serve(config: LocalCloudConfig) -> int:
 
     :raises CommandError: if one runs in that state directory already, or this machine cannot run it.
     """
+    from localcloud.gcs.errors import GCSError
     from localcloud.vm.driver import VMError
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -44,7 +45,7 @@ def serve(config: LocalCloudConfig) -> int:
     with _only_one(config.state_dir):
         try:
             asyncio.run(_serve(config))
-        except VMError as error:
+        except (VMError, GCSError) as error:
             raise CommandError(str(error)) from error
         finally:
             (config.state_dir / FILE_NAME).unlink(missing_ok=True)

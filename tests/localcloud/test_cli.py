@@ -38,6 +38,11 @@ class Cli:
         said = self._capsys.readouterr()
         return code, said.out, said.err
 
+    def said_last(self, word: str) -> bool:
+        """Return whether a word was in what the last command wrote."""
+        said = self._capsys.readouterr()
+        return word in said.out + said.err
+
     def json(self, command: str, *arguments: str) -> Any:
         """Run a command that succeeds and return its JSON."""
         code, out, err = self(command, *arguments)
@@ -121,12 +126,22 @@ def test_down_without_a_cloud_is_no_error(cli: Cli) -> None:
     assert cli("down")[0] == 0
 
 
-def test_a_port_that_is_taken_is_a_clear_error(cli: Cli) -> None:
-    """What keeps a cloud from starting is on standard error, from the end of its log, and no process is left."""
-    code, _, err = cli("up", "--detach", "--tier", "bwrap", "--ssh-port", "99999")
-    assert code == 1
-    assert "ended with exit code" in err
+def test_what_keeps_a_cloud_from_starting_is_said_in_words(cli: Cli) -> None:
+    """The reason is on standard error without a traceback, and no process is left."""
+    code, _, err = cli("up", "--detach", "--tier", "inprocess", "--bucket", "Not_A_Bucket=US")
+    assert (code, "Invalid bucket name: 'Not_A_Bucket'" in err, "Traceback" in err) == (1, True, False)
     assert census.marked(cli.state_dir) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--speed", "0"), ("--ssh-port", "70000"), ("--bucket", "=US"), ("--tier", "docker")]
+)
+def test_options_out_of_range_are_refused(cli: Cli, option: str, value: str) -> None:
+    """An option that cannot be right is refused before anything is started, naming the option."""
+    with pytest.raises(SystemExit) as caught:
+        cli("up", "--detach", option, value)
+    assert caught.value.code == 2
+    assert cli.said_last(option)
 
 
 def test_down_names_and_kills_what_is_left(cli: Cli) -> None:

@@ -194,9 +194,22 @@ def test_health_may_change(cloud: PaperCloud) -> None:
 @pytest.mark.filterwarnings("ignore:Unrecognized State enum value")
 def test_a_state_may_be_one_that_no_client_knows(cloud: PaperCloud) -> None:
     """A future state number is shown as it is, stops the meter, and the node can still be deleted."""
-    cloud.faults.add(fault("node.timeline", state_after=1, state=99))
+    cloud.faults.add(fault("node.timeline", states=[[1, 99]]))
     cloud.create()
     cloud.pass_time(10)
     assert cloud.node().state == 99
     assert cloud.meter.ready_seconds() == pytest.approx(1)
     assert cloud.state.snapshot()["nodes"][0]["state"] == "99"
+
+
+def test_a_node_may_go_through_scripted_states(cloud: PaperCloud) -> None:
+    """A script of states and times is followed, and the meter counts only what was READY of it."""
+    states = [[10, State.REPAIRING], [30, State.READY], [40, State.UNKNOWN]]
+    cloud.faults.add(fault("node.timeline", states=states))
+    cloud.create()
+    seen = []
+    for _ in range(5):
+        cloud.pass_time(10)
+        seen.append(cloud.node().state)
+    assert seen == [State.READY, State.REPAIRING, State.REPAIRING, State.READY, State.UNKNOWN]
+    assert cloud.meter.ready_seconds() == pytest.approx(20)

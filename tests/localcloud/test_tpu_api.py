@@ -229,7 +229,7 @@ def test_a_never_ending_operation_outlasts_the_client(cloud: BackgroundCloud, cl
 @pytest.mark.filterwarnings("ignore:Unrecognized State enum value")
 def test_a_future_state_reaches_the_client_as_a_number(cloud: BackgroundCloud, client: tpu_v2.TpuClient) -> None:
     """A state that the client does not know arrives as a plain integer."""
-    cloud.add_fault("node.timeline", {"node": "future"}, state_after=0.05, state=99)
+    cloud.add_fault("node.timeline", {"node": "future"}, states=[[0.05, 99]])
     create(client, "future")
     assert eventually(lambda: client.get_node(name=name("future")).state, lambda now: now == 99) == 99
 
