@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib.util
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,16 +56,23 @@ def load(uri: str) -> Digits:
 
     :raises ContractExit: 64 for a URI that is not a local file, 65 if the content is not such a data set.
     """
-    images, labels = _read_npz(_local_path(uri)) if uri else _read_csv(packaged_csv())
+    images, labels = _read_npz(_local_path(uri)) if uri else read_csv(packaged_csv())
     images = images.reshape(len(images), -1)
     if images.shape != (len(labels), SIDE * SIDE) or len(labels) < 100:
         raise ContractExit(
             EXIT_BAD_DATA,
             f"expected at least 100 images of 8 x 8 with a label each, got {images.shape}, {labels.shape}",
         )
-    if images.min() < 0 or images.max() > GREY_LEVELS or not np.isin(labels, np.arange(CLASSES)).all():
-        raise ContractExit(EXIT_BAD_DATA, "expected pixels from 0 to 16 and labels from 0 to 9")
+    if not (_is_whole(images, GREY_LEVELS) and _is_whole(labels, CLASSES - 1)):
+        raise ContractExit(EXIT_BAD_DATA, "expected pixels from 0 to 16 and labels from 0 to 9, all whole numbers")
     return _split(images.astype(np.uint8).reshape(-1, SIDE, SIDE, 1), labels.astype(np.int32))
+
+
+def _is_whole(values: NDArray[Any], highest: float) -> bool:
+    """Whether all values are whole numbers from 0 on; NaN fails every comparison. Pixels of 0 to 1 would become 0."""
+    if not np.issubdtype(values.dtype, np.number):
+        return False
+    return bool(((values >= 0) & (values <= highest) & (values == np.floor(values))).all())
 
 
 def _split(images: NDArray[np.uint8], labels: NDArray[np.int32]) -> Digits:
@@ -94,7 +102,7 @@ def _read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return arrays["images"], arrays["labels"]
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise ContractExit(EXIT_BAD_DATA, f"cannot read images and labels from {path}: {error}") from error
 
 
@@ -112,7 +120,8 @@ def packaged_csv(package: str = "sklearn") -> Path:
     )
 
 
-def _read_csv(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
+def read_csv(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Images, one flat row each, and labels, as scikit-learn keeps them."""
     with gzip.open(path, "rt", encoding="ascii") as file:
         table = np.loadtxt(file, delimiter=",")
     return table[:, :-1], table[:, -1]

@@ -115,6 +115,7 @@ class Attempt:
         except ContractExit as error:
             lost = f"{step - self._durable_step} steps are lost: {error}"
             raise ContractExit(EXIT_STOPPED_LOSING_WORK, f"stopped on request, but {lost}") from error
+        self._report("stopping")  # once more: the last durable step is another now
         raise ContractExit(EXIT_STOPPED, f"stopped on request; step {self._durable_step} is durable")
 
     def _limit(self, call: int) -> int:

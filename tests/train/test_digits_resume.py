@@ -1,0 +1,132 @@
+"""An interrupted run ends with the same bits as an undisturbed one."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.train.digits_process import STEPS, DigitsRun
+
+pytestmark = pytest.mark.slow
+
+KILLS = 6
+
+
+def assert_equal(run: DigitsRun, undisturbed: DigitsRun) -> None:
+    """Every variable, the history and the measurements are equal to the last bit."""
+    assert set(undisturbed.done().final_state) == {
+        "variables.index",
+        "variables.data-00000-of-00001",
+        "history.jsonl",
+    }
+    assert undisturbed.final_state == run.final_state
+    assert undisturbed.metrics == run.metrics
+
+
+def reaches(step: int) -> Any:
+    """A condition on the progress: at least this step, in this attempt."""
+    return lambda progress: progress.get("step", 0) >= step and progress.get("state") in ("training", "saving")
+
+
+def test_a_run_killed_at_random_points_ends_like_an_undisturbed_one(run: DigitsRun, undisturbed: DigitsRun) -> None:
+    """Six kills while training or saving, and one between the last checkpoint and the export, change no bit."""
+    rng = random.Random(20)
+    for kill in range(KILLS):
+        run.start()
+        run.wait_for(reaches(STEPS * kill // KILLS + rng.randint(1, STEPS // KILLS - 10)))
+        assert run.signal(signal.SIGKILL) == -signal.SIGKILL
+    run.start()
+    run.wait_for(lambda progress: progress.get("state") == "exporting")
+    assert run.signal(signal.SIGKILL) == -signal.SIGKILL
+    assert run.result == {}
+    assert run.attempt() == 0, run.log
+    assert f"resuming from step {STEPS}" in run.log
+    assert run.result["status"] == "done"
+    assert_equal(run, undisturbed)
+
+
+def test_a_run_asked_to_stop_makes_its_work_durable_and_ends_like_an_undisturbed_one(
+    run: DigitsRun, undisturbed: DigitsRun
+) -> None:
+    """SIGTERM, and then the stop file, end an attempt with 75 at a step that the next one resumes from."""
+    run.arguments += ["--save-every", "0"]
+    run.start()
+    run.wait_for(reaches(20))
+    assert run.signal(signal.SIGTERM) == 75, run.log
+    first = run.progress["last_durable_step"]
+    run.start()
+    run.wait_for(reaches(150))
+    (run.directory / "stop").touch()
+    assert run.end() == 75, run.log
+    assert run.result["status"] == "stopped"
+    second = run.progress["last_durable_step"]
+    (run.directory / "stop").unlink()
+    assert run.attempt() == 0, run.log
+    assert 20 <= first < 150 <= second < STEPS
+    assert [f"resuming from step {step} " in run.log for step in (first, second)] == [True, True]
+    assert_equal(run, undisturbed)
+
+
+def test_a_stop_that_cannot_be_made_durable_says_so(run: DigitsRun) -> None:
+    """When the checkpoint directory cannot be written, SIGTERM ends the attempt with 76 and names the lost steps."""
+    run.arguments += ["--save-every", "0"]
+    run.start()
+    run.wait_for(reaches(10))
+    run.checkpoints.write_text("in the way")
+    assert run.signal(signal.SIGTERM) == 76, run.log
+    assert "steps are lost" in run.result["message"]
+
+
+def test_a_stop_during_the_import_of_tensorflow_is_heard(run: DigitsRun) -> None:
+    """SIGTERM before the first step ends the attempt with 75 without training."""
+    run.start()
+    run.wait_for(lambda progress: progress.get("state") == "importing")
+    assert run.signal(signal.SIGTERM) == 75, run.log
+    assert "nothing is lost" in run.result["message"]
+    assert not run.checkpoints.exists()
+
+
+def test_torn_checkpoints_are_passed_over_for_an_older_one(run: DigitsRun, undisturbed: DigitsRun) -> None:
+    """With the newest two damaged, a run resumes from the third and still ends with the same bits."""
+    run.copy_checkpoints_of(undisturbed)
+    third, second, newest = sorted(run.checkpoints.iterdir())
+    (newest / "variables.index").unlink()
+    data = second / "variables.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-1])
+    assert run.attempt() == 0, run.log
+    assert f"passing over checkpoint {newest.name}: variables.index is missing" in run.log
+    assert f"passing over checkpoint {second.name}" in run.log
+    assert f"resuming from step {int(third.name.removeprefix('step-'))} " in run.log
+    assert_equal(run, undisturbed)
+
+
+def test_a_checkpoint_that_the_pipeline_names_is_resumed(run: DigitsRun, undisturbed: DigitsRun) -> None:
+    """A new machine without any checkpoint continues from the one in TRC_RESUME, history included."""
+    fetched = shutil.copytree(undisturbed.done().checkpoints / "step-0000000200", run.directory / "fetched")
+    assert run.attempt({"TRC_RESUME": str(fetched)}) == 0, run.log
+    assert "resuming from step 200 " in run.log
+    assert_equal(run, undisturbed)
+
+
+def test_two_replicas_train_like_one(run: DigitsRun, undisturbed: DigitsRun) -> None:
+    """Mirrored on two logical CPUs, with dropout, 50 steps give the loss of a single device up to rounding."""
+    run.arguments += ["--cpu-replicas", "2", "--save-every", "0"]
+    assert run.attempt() == 0, run.log
+    assert run.result["replicas"] == 2
+    expected, actual = rows(undisturbed.done().output), rows(run.output)
+    for one, two in zip(expected[:2], actual[:2], strict=True):
+        assert (two["step"], two["split"]) == (one["step"], one["split"])
+        assert two["loss"] == pytest.approx(one["loss"], rel=1e-4)
+    # Rounding differs between one sum and two, and training amplifies it: at the end only the quality is equal.
+    assert actual[-1]["accuracy"] == pytest.approx(expected[-1]["accuracy"], abs=0.03)
+
+
+def rows(output: Path) -> list[dict[str, Any]]:
+    """The history that a run has written."""
+    return [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]

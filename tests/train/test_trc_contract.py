@@ -1,0 +1,177 @@
+"""The contract library without any framework: environment, requests to stop, reports."""
+
+from __future__ import annotations
+
+import ast
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.train.digits_process import SCRIPTS
+from trc_contract import EXIT_BAD_CONFIG, Contract, ContractExit, StopRequest
+from trc_report import Reporter, write_atomically, write_json
+
+
+def contract(**variables: str) -> Contract:
+    return Contract.from_environment({"TRC_" + name: value for name, value in variables.items()})
+
+
+def test_every_value_has_a_default_outside_the_pipeline() -> None:
+    """Without any variable the output goes to ./output, the checkpoints below it, and nothing asks to stop."""
+    by_hand = contract()
+    assert by_hand.output_dir == Path("output")
+    assert by_hand.checkpoint_dir == Path("output/checkpoints")
+    assert (by_hand.accel, by_hand.attempt, by_hand.worker_id, by_hand.worker_count) == ("auto", 1, 0, 1)
+    assert (by_hand.resume, by_hand.seed, by_hand.stop_file, by_hand.deadline) == (None, None, None, None)
+    assert StopRequest(by_hand).reason == ""
+
+
+def test_every_variable_is_read() -> None:
+    """Each variable of the contract arrives with its type; an empty one counts as absent."""
+    found = contract(
+        RUN_ID="nightly-3f",
+        ATTEMPT="4",
+        WORKER_ID="1",
+        WORKER_COUNT="4",
+        ACCEL="TPU",
+        OUTPUT_DIR="/out",
+        CHECKPOINT_DIR="/ckpt",
+        RESUME="/ckpt/step-0000000100",
+        DATA_URI="file:///data.npz",
+        ARTIFACTS_URI="gs://bucket/prefix",
+        SEED="7",
+        STOP_FILE="/run/stop",
+        STOP_GRACE_SECS="12.5",
+        DEADLINE="",
+    )
+    assert found == Contract(
+        run_id="nightly-3f",
+        attempt=4,
+        worker_id=1,
+        worker_count=4,
+        accel="tpu",
+        output_dir=Path("/out"),
+        checkpoint_dir=Path("/ckpt"),
+        resume=Path("/ckpt/step-0000000100"),
+        data_uri="file:///data.npz",
+        artifacts_uri="gs://bucket/prefix",
+        seed=7,
+        stop_file=Path("/run/stop"),
+        stop_grace_secs=12.5,
+        deadline=None,
+    )
+
+
+def test_all_wrong_variables_are_named_at_once() -> None:
+    """Three faults give one error with status 64 that names each variable, its value and what is allowed."""
+    with pytest.raises(ContractExit) as refused:
+        contract(ATTEMPT="first", ACCEL="gpus", DEADLINE="tomorrow")
+    assert refused.value.code == EXIT_BAD_CONFIG
+    for part in ("TRC_ATTEMPT is 'first'", "TRC_ACCEL is 'gpus'", "tpu, gpu, cpu, auto", "TRC_DEADLINE is 'tomorrow'"):
+        assert part in str(refused.value)
+
+
+def test_the_stop_file_asks_to_stop_as_soon_as_it_exists(tmp_path: Path) -> None:
+    """The reason is empty before and names the file after."""
+    file = tmp_path / "stop"
+    stop = StopRequest(contract(STOP_FILE=str(file)))
+    assert stop.reason == ""
+    file.touch()
+    assert str(file) in stop.reason
+
+
+@pytest.mark.parametrize(("now", "asks"), [(969.0, False), (970.0, True), (1200.0, True)])
+def test_the_deadline_asks_to_stop_one_grace_period_before(now: float, asks: bool) -> None:
+    """With 30 s of grace, a deadline at 1000 leaves time to save from 970 on."""
+    stop = StopRequest(contract(DEADLINE="1000", STOP_GRACE_SECS="30"), now=lambda: now)
+    assert bool(stop.reason) is asks
+
+
+@pytest.fixture
+def restored_signals() -> Iterator[None]:
+    """The handlers of this process as they were before the test."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("restored_signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_asks_to_stop(number: signal.Signals) -> None:
+    """A caught signal ends nothing by itself; its name is the reason."""
+    stop = StopRequest(contract())
+    stop.install()
+    signal.raise_signal(number)
+    assert stop.reason == number.name
+
+
+@pytest.mark.usefixtures("restored_signals")
+def test_a_second_interrupt_from_the_keyboard_ends_the_script_at_once() -> None:
+    """Whoever presses Ctrl-C twice does not wait for the checkpoint."""
+    StopRequest(contract()).install()
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("restored_signals")
+def test_losing_the_terminal_does_not_ask_to_stop() -> None:
+    """SIGHUP is what remains of a lost SSH connection: training goes on."""
+    stop = StopRequest(contract())
+    stop.install()
+    signal.raise_signal(signal.SIGHUP)
+    assert stop.reason == ""
+
+
+def test_a_file_is_replaced_in_one_step_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The directory is made, the content is the new one, and no temporary file remains."""
+    path = tmp_path / "new" / "file"
+    write_atomically(path, b"old")
+    write_atomically(path, b"new", durable=False)
+    assert path.read_bytes() == b"new"
+    assert [entry.name for entry in path.parent.iterdir()] == ["file"]
+
+
+def test_what_is_not_json_is_refused_and_the_old_file_stays(tmp_path: Path) -> None:
+    """A loss of NaN raises instead of leaving a file that no JSON parser reads."""
+    write_json(tmp_path / "metrics.json", {"loss": 1.0})
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "metrics.json", {"loss": float("nan")})
+    assert json.loads((tmp_path / "metrics.json").read_text()) == {"loss": 1.0}
+
+
+def test_progress_keeps_what_was_said_before(tmp_path: Path) -> None:
+    """A report of the state alone does not forget the step; the result carries the status and the exit code."""
+    reporter = Reporter(contract(OUTPUT_DIR=str(tmp_path), ATTEMPT="2"), now=lambda: 1234.5678)
+    reporter.progress("training", step=10, total_steps=20)
+    reporter.progress("saving")
+    progress = json.loads((tmp_path / "progress.json").read_text())
+    assert progress.pop("pid") > 0
+    assert progress == {
+        "schema_version": 1,
+        "attempt": 2,
+        "state": "saving",
+        "time": 1234.568,
+        "step": 10,
+        "total_steps": 20,
+    }
+    reporter.result("stopped", 75, message="on request")
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert (result["status"], result["exit_code"], result["attempt"], result["message"]) == (
+        "stopped",
+        75,
+        2,
+        "on request",
+    )
+
+
+@pytest.mark.parametrize("name", ["trc_contract", "trc_report", "trc_crc32c", "trc_checkpoint", "hello"])
+def test_the_library_parses_with_the_oldest_python_of_a_tpu_vm(name: str) -> None:
+    """The framework-neutral files use no syntax newer than Python 3.8."""
+    source = (SCRIPTS / f"{name}.py").read_text()
+    assert ast.parse(source, feature_version=(3, 8)).body
