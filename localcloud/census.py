@@ -20,11 +20,13 @@ class Process:
     :param pid: its id.
     :param started: start time in clock ticks since boot; with the pid it is unique.
     :param command: its command line, for people.
+    :param terminal: whether it hangs on a terminal, as a person's shell does.
     """
 
     pid: int
     started: int
     command: str
+    terminal: bool
 
 
 def find(pid: int) -> Process | None:
@@ -37,7 +39,8 @@ def find(pid: int) -> Process | None:
     fields = stat.rpartition(")")[2].split()
     if fields[0] in _DEAD:
         return None
-    return Process(pid, int(fields[19]), command.replace(b"\0", b" ").decode(errors="replace").strip())
+    text = command.replace(b"\0", b" ").decode(errors="replace").strip()
+    return Process(pid, int(fields[19]), text, terminal=fields[4] != "0")
 
 
 def known(pids: Iterable[int]) -> list[Process]:
@@ -54,8 +57,9 @@ def still_alive(processes: Iterable[Process]) -> list[Process]:
 def marked(state_dir: Path) -> list[Process]:
     """Return all living processes that belong to the cloud of a state directory, this one excepted.
 
-    They are told by the variable that all of them inherit, or by a command line that names the directory of the VMs
-    (an emptied environment hides the first, not the second).
+    They are told by the variable that all of them inherit, by a command line that names the directory of the VMs, or
+    by a working directory below it, unless a person's shell stands there. A process with an emptied environment that
+    has also changed its directory escapes; while the cloud answers, it names that one itself.
     """
     return [process for process in _all() if _belongs(process, state_dir)]
 
@@ -67,10 +71,13 @@ def _all() -> Iterator[Process]:
 
 
 def _belongs(process: Process, state_dir: Path) -> bool:
-    if f"{state_dir}/vm/" in process.command:
+    machines = f"{state_dir}/vm/"
+    if machines in process.command:
         return True
     try:
         environment = (_PROC / str(process.pid) / "environ").read_bytes()
+        directory = str((_PROC / str(process.pid) / "cwd").readlink())
     except OSError:
         return False
-    return f"{MARK}={state_dir}".encode() in environment.split(b"\0")
+    stands_there = directory.startswith(machines) and not process.terminal
+    return stands_there or f"{MARK}={state_dir}".encode() in environment.split(b"\0")

@@ -37,8 +37,14 @@ def down(state_dir: Path) -> int:
         if survivors:
             _report("These processes cannot be killed:", survivors)
         return 1
-    sys.stdout.write(f"The local cloud of {state_dir} is down; none of its {len(processes)} processes is left.\n")
+    sys.stdout.write(_farewell(state_dir, len(processes)))
     return 0 if orderly else 1
+
+
+def _farewell(state_dir: Path, count: int) -> str:
+    if count == 0:
+        return f"No process of a local cloud of {state_dir} is running.\n"
+    return f"The local cloud of {state_dir} is down; none of its {count} processes is left.\n"
 
 
 def _processes_of(state_dir: Path) -> list[Process]:

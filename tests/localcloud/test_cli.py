@@ -122,8 +122,9 @@ def test_commands_without_a_cloud_say_how_to_start_one(cli: Cli) -> None:
 
 
 def test_down_without_a_cloud_is_no_error(cli: Cli) -> None:
-    """There is nothing to end, and nothing is left."""
-    assert cli("down")[0] == 0
+    """There is nothing to end, and it says so."""
+    code, out, _ = cli("down")
+    assert (code, out.startswith("No process of a local cloud")) == (0, True)
 
 
 def test_what_keeps_a_cloud_from_starting_is_said_in_words(cli: Cli) -> None:
@@ -153,6 +154,16 @@ def test_down_names_and_kills_what_is_left(cli: Cli) -> None:
         code, _, err = cli("down")
     assert (code, str(stray.pid) in err, stray.returncode) == (1, True, -signal.SIGKILL)
     assert cli("down")[0] == 0
+
+
+def test_a_process_that_hides_its_mark_is_told_by_where_it_stands(cli: Cli) -> None:
+    """An emptied environment does not hide a process that stands in the directory of a VM."""
+    home = cli.state_dir / "vm" / "node-1" / "home"
+    home.mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={}, cwd=home) as stray:
+        found = eventually(lambda: census.marked(cli.state_dir), lambda found: len(found) == 1)
+        code, _, _ = cli("down")
+    assert ([process.pid for process in found], code, stray.returncode) == ([stray.pid], 1, -signal.SIGKILL)
 
 
 def test_down_cleans_up_after_a_killed_cloud(cli: Cli) -> None:
