@@ -18,6 +18,7 @@ PRIVSEP_USER = "sshd"
 _LOGIN = re.compile(r"[^\s:/\x00-\x1f.-][^\s:/\x00-\x1f]{0,62}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOBODY = 65534
+_TTY = "tty"
 
 
 class WorkerFiles:
@@ -27,11 +28,12 @@ class WorkerFiles:
     removable without root, and the worker can read the interpreter that runs the local cloud.
 
     :param spec: the worker.
+    :param user_namespace: whether it runs in a user namespace, in which group ids look different.
     :raises VMError: when the directory cannot be named in ``passwd``, a login name is not one, or a variable of the
         environment cannot be handed to a session.
     """
 
-    def __init__(self, spec: WorkerSpec) -> None:
+    def __init__(self, spec: WorkerSpec, user_namespace: bool = False) -> None:
         self.directory = spec.directory.absolute()
         if re.search(r'[:"\\\n]', str(self.directory)):
             raise VMError(f"a worker's directory must not contain ':', '\"', '\\' or a newline: {self.directory}")
@@ -44,7 +46,7 @@ class WorkerFiles:
         for path in (self.home, self.etc, self.keys):
             path.mkdir(parents=True, exist_ok=True)
         self._write("nsswitch.conf", _nsswitch())
-        self._write("group", _groups())
+        self._write("group", _groups(_terminal_group(user_namespace)))
         self.set_keys(spec.keys)
         self.new_host_key()
 
@@ -108,10 +110,26 @@ def _accounts(users: Iterable[str], home: Path) -> str:
     return "\n".join([*own, *host]) + "\n"
 
 
-def _groups() -> str:
-    rows = {row.gr_gid: f"{row.gr_name}:*:{row.gr_gid}:" for row in grp.getgrall()}
-    rows.setdefault(os.getgid(), f"tpu:*:{os.getgid()}:")
-    return "\n".join(rows.values()) + "\n"
+def _groups(terminals: int) -> str:
+    rows = {row.gr_gid: row.gr_name for row in grp.getgrall() if row.gr_name != _TTY}
+    rows.setdefault(os.getgid(), "tpu")
+    text = "".join(f"{name}:*:{number}:\n" for number, name in rows.items())
+    return f"{text}{_TTY}:*:{terminals}:\n"
+
+
+def _terminal_group(user_namespace: bool) -> int:
+    """Returns the group of a new terminal as the worker sees it.
+
+    sshd gives a terminal to the group ``tty`` and ends the session if it may not. It does not try when the terminal
+    has that group already, so ``tty`` is defined as whatever group this machine's terminals have.
+    """
+    ends = os.openpty()
+    group = os.fstat(ends[1]).st_gid
+    for end in ends:
+        os.close(end)
+    if user_namespace and group != os.getgid():
+        return int(Path("/proc/sys/kernel/overflowgid").read_text())  # all groups but the own one look so inside
+    return group
 
 
 def _nsswitch() -> str:

@@ -24,6 +24,10 @@ class Isolation(Protocol):
     def tier(self) -> str:
         """Its name."""
 
+    @property
+    def user_namespace(self) -> bool:
+        """Whether its workers run in a user namespace."""
+
     def wrapper(self, spec: WorkerSpec, files: WorkerFiles) -> list[str]:
         """Returns the command line to put before the supervisor's."""
 
@@ -55,6 +59,7 @@ class Bubblewrap:
         if program is None:
             raise TierUnavailable("bubblewrap is not installed: apt-get install bubblewrap")
         self._program = program
+        self.user_namespace = os.getuid() != 0  # root needs none to make the others
 
     def wrapper(self, spec: WorkerSpec, files: WorkerFiles) -> list[str]:
         """Returns the bwrap command: new PID, UTS and IPC namespaces, own account files over the machine's."""
@@ -95,6 +100,7 @@ class Subreaper:
     """
 
     tier = "sshd"
+    user_namespace = False
 
     def __init__(self, places: Iterable[Path] = _LIBRARIES) -> None:
         library = next(_nss_wrappers(places), None)

@@ -164,7 +164,7 @@ class SupervisedDriver:
 
     async def start(self, spec: WorkerSpec) -> Worker:
         """Starts a worker; what was begun is killed when that fails."""
-        files = WorkerFiles(spec)
+        files = WorkerFiles(spec, self._isolation.user_namespace)
         address = self._addresses.take()
         write_config(self._server, files, f"{address}:{self.port}", spec.environment)
         supervision = await supervise(

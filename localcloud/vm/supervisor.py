@@ -91,14 +91,14 @@ class Supervisor:
 
     def drop(self) -> str:
         """Kills the server processes of all sessions, so that the kernel closes their connections."""
-        for row in self._below():
+        for row in list(self._below()):  # all of them first: the children of a killed one would go elsewhere
             if row.name in SSH_NAMES and row.pid != self._listener:
                 send(row.pid, signal.SIGKILL)
         return ""
 
     def terminate(self) -> str:
         """Sends SIGTERM to all but OpenSSH's own processes."""
-        for row in self._below():
+        for row in list(self._below()):
             if row.name not in SSH_NAMES:
                 send(row.pid, signal.SIGTERM)
         return ""
