@@ -108,6 +108,14 @@ def test_steps_are_numbers() -> None:
     assert newest.step == 1000
 
 
+def test_a_torn_copy_of_the_same_step_is_named() -> None:
+    """Two folders of one step, as two attempts leave them: the whole one is used and the torn one is said."""
+    manifests = {"a/MANIFEST.json": checkpoint(5), "b/MANIFEST.json": checkpoint(5, "data")}
+    newest, skipped = newest_complete(manifests, {})
+    assert newest is not None
+    assert (newest.folder, [one.folder for one in skipped]) == ("a", ["b"])
+
+
 @pytest.mark.parametrize("step", [None, -1, True, "300", 1.5])
 def test_a_checkpoint_without_a_step_is_named(step: object) -> None:
     """A damaged manifest does not stop the search, and does not vanish from the log."""

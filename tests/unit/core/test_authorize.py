@@ -245,6 +245,17 @@ def test_a_reason_buys_what_is_not_covered(local_grant: Grant, catalogue: Catalo
     assert "NOT covered" in str(permit)
 
 
+@pytest.mark.parametrize("days_after_the_end", [0, 30])
+def test_a_reason_does_not_bring_the_grant_back(
+    local_grant: Grant, catalogue: Catalogue, days_after_the_end: int
+) -> None:
+    """After the term, a TPU of a granted type is a paid one, and is booked as one."""
+    now = local_grant.ends_at + timedelta(days=days_after_the_end)
+    request = on_demand(catalogue, planned_end=now + timedelta(hours=1), paid_reason="the reviewers asked")
+    permit = authorize(local_grant, request, EMPTY, now)
+    assert (permit.allowance, permit.paid_reason) == (None, "the reviewers asked")
+
+
 def test_a_reason_for_traffic_leaves_the_tpu_covered(local_grant: Grant, catalogue: Catalogue) -> None:
     """Accepting a bucket elsewhere does not make the TPU itself a paid one."""
     request = on_demand(catalogue, bucket_locations={"gs://a/b": "EU"}, paid_reason="only 2 MB")
