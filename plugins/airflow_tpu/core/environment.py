@@ -37,15 +37,14 @@ def arguments(value: Any) -> tuple[str, ...]:
     :raises Invalid: for an open quote, a secret or more than 100 kB.
     """
     given = [plain(word) for word in value] if isinstance(value, list | tuple) else [plain(value)]
-    if _SECRET_VALUE.search("\n".join(given)):
-        raise Invalid(_HINT, secret=True)
-    words = given if isinstance(value, list | tuple) else _split(given[0])
-    whole = "\n".join(words)
-    if "\x00" in whole:
-        raise Invalid("has a NUL character")
+    whole = "\n".join(given)
     if len(whole.encode()) > _LIMIT:
         raise Invalid(f"is longer than {_LIMIT} bytes; put it into a file beside the script")
-    return tuple(words)
+    if "\x00" in whole:
+        raise Invalid("has a NUL character")
+    if _SECRET_VALUE.search(whole):
+        raise Invalid(_HINT, secret=True)
+    return tuple(given if isinstance(value, list | tuple) else _split(whole))
 
 
 def environment(value: Any) -> dict[str, str]:

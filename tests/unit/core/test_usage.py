@@ -62,10 +62,10 @@ def test_chip_hours_and_list_value(catalogue: Catalogue) -> None:
 def test_the_order_of_events_does_not_matter(catalogue: Catalogue) -> None:
     """A fold is a function of the set of events; a repeated one counts once, and rows stand in order of time."""
     events: list[Opened | Closed] = [
-        opened("a"),
-        closed("a"),
-        opened("b", requested_at=ASKED + timedelta(hours=1)),
+        opened("b"),
         closed("b"),
+        opened("a", requested_at=ASKED + timedelta(hours=1)),
+        closed("a"),
     ]
     assert fold(events, catalogue, NOW) == fold([*reversed(events), events[0]], catalogue, NOW)
     assert [row.opened.node_id for row in fold(reversed(events), catalogue, NOW).rows] == ["b", "a"]
