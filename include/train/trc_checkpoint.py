@@ -115,7 +115,7 @@ class CheckpointStore:
         self._say = say
 
     def commit(
-        self, step: int, write: Callable[[Path], None], reason: str, metrics: Mapping[str, float] | None = None
+        self, step: int, write: Callable[[Path], object], reason: str, metrics: Mapping[str, float] | None = None
     ) -> Checkpoint:
         """Have ``write`` fill an empty directory, and publish it as the checkpoint of ``step`` once it is on the disk.
 
