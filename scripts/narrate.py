@@ -1,8 +1,9 @@
 """Run a command that logs Airflow's JSON lines and tell its story to a person; keep every line in a file.
 
 Usage: ``narrate.py LOG_FILE COMMAND ...``. Shown are the beginning of each task, what this project's own code and the
-training script say, and every warning, error and exception of anybody. Ends with the command's exit code; a TERM
-signal is passed on to the command.
+training script say, and every warning, error and exception of anybody. Ends with the command's exit code. A TERM
+signal is passed on to the command, and followed by KILL if that does not end it: Airflow takes TERM for the failure of
+one task, and would go on with the next.
 """
 
 from __future__ import annotations
@@ -19,19 +20,33 @@ from typing import Any
 OURS = re.compile(r"(^|\.)airflow_tpu(\.|$)")
 TASK_STARTS = re.compile(r"^\[DAG TEST\] starting task_id=(?P<task>\S+)")
 LOUD = frozenset({"warning", "error", "critical"})
+# Said every second while a task waits for its next try.
+WAITING = "No tasks to run."
+GRACE_SECS = 10
 
 
 def main(log_file: str, *command: str) -> int:
     """Run the command to its end and return its exit code, as a shell would count it."""
     started = time.monotonic()
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    end_with_us(child)
     assert child.stdout is not None  # noqa: S101 - PIPE was asked for; this is for the type checker
     with open(log_file, "w", encoding="utf-8") as log:
         for line in narrate(keep(child.stdout, log.write), lambda: time.monotonic() - started):
             print(line, flush=True)
     code = child.wait()
     return code if code >= 0 else 128 - code
+
+
+def end_with_us(child: subprocess.Popen[str]) -> None:
+    """Hand a TERM signal on, and KILL after a grace period."""
+
+    def terminate(*_: object) -> None:
+        child.terminate()
+        signal.alarm(GRACE_SECS)
+
+    signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGALRM, lambda *_: child.kill())
 
 
 def keep(lines: Iterable[str], write: Callable[[str], object]) -> Iterator[str]:
@@ -43,11 +58,13 @@ def keep(lines: Iterable[str], write: Callable[[str], object]) -> Iterator[str]:
 
 def narrate(lines: Iterable[str], elapsed: Callable[[], float]) -> Iterator[str]:
     """The story, line by line; what is not one of Airflow's JSON records is a program's own output and is shown."""
+    last = ""
     for line in lines:
         record = parse(line)
         shown = line.rstrip() if record is None else tell(record)
-        for part in shown.splitlines():
-            yield f"{elapsed():6.1f} s  {part}"
+        if shown and shown != last:
+            last = shown
+            yield from (f"{elapsed():6.1f} s  {part}" for part in shown.splitlines())
 
 
 def parse(line: str) -> dict[str, Any] | None:
@@ -65,7 +82,9 @@ def tell(record: dict[str, Any]) -> str:
     start = TASK_STARTS.match(event)
     if start:
         return f"--- task {start['task']}"
-    if record.get("level") in LOUD:
+    if event.startswith(WAITING):
+        return "    waiting for the next try ..."
+    if record.get("level") in LOUD and not str(record.get("logger", "")).startswith("py.warnings"):
         return "\n".join([f"{record['level'].upper()}: {event}", *causes(record)])
     return event if OURS.search(str(record.get("logger", ""))) else ""
 

@@ -92,10 +92,10 @@ def main(outcome_file: str, meter_file: str, endpoints_file: str, bucket: str) -
 def open_store(endpoints: dict[str, Any], bucket_name: str) -> Store:
     """The bucket, through Google's own client."""
     from google.auth.credentials import AnonymousCredentials
-    from google.cloud import storage
+    from google.cloud.storage import Client
 
     options = {"api_endpoint": endpoints["storage_api_endpoint"]}
-    client = storage.Client(endpoints["project_id"], credentials=AnonymousCredentials(), client_options=options)
+    client = Client(endpoints["project_id"], credentials=AnonymousCredentials(), client_options=options)
     bucket = client.bucket(bucket_name)
     sizes = {blob.name: blob.size for blob in client.list_blobs(bucket)}
     return Store(bucket_name, sizes, lambda name: bytes(bucket.blob(name).download_as_bytes()))
