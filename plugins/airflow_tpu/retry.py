@@ -11,6 +11,8 @@ from airflow_tpu import errors
 
 DELAYS = {errors.Retry.SOON: timedelta(seconds=15), errors.Retry.LATER: timedelta(minutes=5)}
 
+_BUGS = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, SyntaxError, TypeError)
+
 
 def leaves(root: type[errors.TPUError] = errors.TPUError) -> Iterator[type[errors.TPUError]]:
     """Every class of the tree, children before their parents, so that the most exact rule is found first."""
@@ -22,11 +24,13 @@ def leaves(root: type[errors.TPUError] = errors.TPUError) -> Iterator[type[error
 def retry_policy() -> ExceptionRetryPolicy:
     """Rules for every error of the tree.
 
+    A bug (ours, or of the installation) is not cured by trying: it fails at once and does not hold the TPU.
     A deferral that times out or whose trigger cannot be loaded says nothing about the run on the TPU: the next try
-    re-attaches to it. What is not ours (a bug, a broken installation) keeps Airflow's plain retries.
+    re-attaches to it. Anything else that is not ours (Airflow's API away, say) keeps Airflow's plain retries.
     """
     rules = [_rule(kind) for kind in leaves()]
     rules += [
+        RetryRule(exception=[*_BUGS], action=RetryAction.FAIL, reason="a bug: trying again cannot help"),
         RetryRule(
             exception=["airflow.sdk.exceptions.TaskDeferralTimeout", "airflow.sdk.exceptions.TaskDeferralError"],
             action=RetryAction.RETRY,

@@ -29,6 +29,12 @@ def test_foreign_errors_keep_plain_retries() -> None:
     assert retry_policy().evaluate(OSError("disk"), try_number=1, max_tries=5).action is RetryAction.DEFAULT
 
 
+@pytest.mark.parametrize("bug", [AttributeError("x"), KeyError("x"), ImportError("x"), ZeroDivisionError()])
+def test_bug_fails_at_once(bug: Exception) -> None:
+    """A bug does not burn 25 tries while a TPU waits for it."""
+    assert retry_policy().evaluate(bug, try_number=1, max_tries=25).action is RetryAction.FAIL
+
+
 def test_policy_survives_dag_serialization() -> None:
     """The scheduler sees the same rules that the worker evaluates."""
     policy = retry_policy()

@@ -100,7 +100,7 @@ class Follower:
                 continue
             if result is not None:
                 return result
-        self._emit(self._lines.finish())
+        self._emit(self._lines.close())
         return None
 
     async def _follow_once(self, pause_at: dt.datetime | None) -> RunResult | None:
@@ -111,7 +111,7 @@ class Follower:
             async for message in messages:
                 self._silent_since, self._failures = None, 0
                 if isinstance(message, Finished):
-                    self._emit(self._lines.finish())
+                    self._emit(self._lines.close())
                     return RunResult.from_json(message.result)
                 if pause_at is not None and dt.datetime.now(dt.UTC) >= pause_at:
                     break  # before it is taken: it is not acknowledged and comes to the next follower
@@ -122,7 +122,7 @@ class Follower:
         if isinstance(message, LogChunk):
             self._emit(self._lines.feed(message.data))
         elif isinstance(message, Gone):
-            self._emit(self._lines.finish())
+            self._emit(self._lines.close())
             raise RunInterrupted(
                 f"the run {self.job.ref.run_name} is gone without a result ({message.reason}): the worker was "
                 "rebooted, or its supervisor was killed. A new attempt resumes from the last checkpoint."

@@ -83,9 +83,8 @@ def connect(endpoint: APIEndpoint) -> tpu_v2.TpuAsyncClient:
 
     def transport(**kwargs: Any) -> TpuGrpcAsyncIOTransport:
         if endpoint.insecure:
-            # A callable channel ignores credentials: plaintext to the address below.
+            # The callable is handed credentials and TLS options, and uses neither.
             kwargs["channel"] = lambda *_args, **_kwargs: grpc.aio.insecure_channel(endpoint.address)
-            kwargs.pop("credentials", None)
         return TpuGrpcAsyncIOTransport(**kwargs)
 
     return TpuAsyncClient(
