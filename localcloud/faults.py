@@ -3,17 +3,19 @@
 A fault waits at a *point* (a named place in the local cloud) for attributes that match, is used up one time after the
 other, and can tell at the end whether it was used at all: a test whose fault never struck has proved nothing.
 
-=================  =================================  ==========================================================
-point              attributes                         params
-=================  =================================  ==========================================================
-``tpu.call``       method, name                       action error | lose-response | delay | hang
-``tpu.operation``  verb, target                       action error (after) | never | slow
-``tpu.zone``       zone, method                       action unreachable
-``node.timeline``  node, zone                         preempt_after | preempt_at_step | maintenance_after | ...
-``queued.timeline`` queued, zone                      wait | fail
-``vm.ssh``         node, worker                       refuse_seconds | key_late_seconds | rotate_host_key | ...
-``gcs.request``    method, bucket, object, op         action 503 | 429 | 403 | abort | lose-response | delay
-=================  =================================  ==========================================================
+===================  ===========================  ================================================================
+point                attributes                   params
+===================  ===========================  ================================================================
+``tpu.call``         method, name                 action: error (code, message, reason, retry_after) |
+                                                  lose-response | delay (seconds) | hang
+``tpu.operation``    verb, target                 action: error (code, message, after) | never | slow (seconds) |
+                                                  forget; resource: proceeds | undone | stuck
+``tpu.zone``         zone, method                 action: unreachable
+``node.timeline``    node, zone                   see :class:`localcloud.node_faults.Fate`
+``queued.timeline``  queued, zone                 see :class:`localcloud.queued.QueuedBook`
+``vm.ssh``           node, zone, worker           see :mod:`localcloud.ssh_faults`
+``gcs.request``      method, bucket, object, op   action: 503 | 429 | 403 | abort | lose-response | delay
+===================  ===========================  ================================================================
 """
 
 from __future__ import annotations

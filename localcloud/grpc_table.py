@@ -62,14 +62,15 @@ class _Recorder:
 
 
 def _tpu_methods() -> list[MethodRow]:
-    # The channel is never used: the discard port refuses, and every stub below goes to the recorder.
-    transport = TpuGrpcTransport(channel=grpc.insecure_channel("127.0.0.1:9"))
     recorder = _Recorder()
-    transport._logged_channel = recorder  # the interceptor channel registers lazily, hence this private name
-    transport._stubs.clear()
-    for name in dir(TpuGrpcTransport):
-        if isinstance(getattr(TpuGrpcTransport, name), property):
-            getattr(transport, name)
+    # The channel is never used: the discard port refuses, and every stub below goes to the recorder.
+    with grpc.insecure_channel("127.0.0.1:9") as channel:
+        transport = TpuGrpcTransport(channel=channel)
+        transport._logged_channel = recorder  # the interceptor channel registers lazily, hence this private name
+        transport._stubs.clear()
+        for name in dir(TpuGrpcTransport):
+            if isinstance(getattr(TpuGrpcTransport, name), property):
+                getattr(transport, name)
     return recorder.rows
 
 

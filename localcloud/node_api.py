@@ -17,8 +17,10 @@ from google.cloud.tpu_v2.types import (
     StartNodeRequest,
     StopNodeRequest,
 )
+from google.rpc import code_pb2
 
 from localcloud import errors
+from localcloud.errors import CloudError
 from localcloud.node_record import NodeRecord
 from localcloud.node_requests import build
 from localcloud.nodes import NodeBook
@@ -114,9 +116,12 @@ class NodeApi:
         record.machines = ()
 
         def stopped() -> None:
-            if record.state == State.STOPPING:
-                self._nodes.move(record, State.STOPPED, by_user=True)
-                self._nodes.operations.succeed(operation, Node.pb(record.view()))
+            if record.state != State.STOPPING:
+                text = f"Node '{record.name}' was deleted while it was stopped"
+                self._nodes.operations.fail(operation, CloudError(code_pb2.ABORTED, errors.eid(text)))
+                return
+            self._nodes.move(record, State.STOPPED, by_user=True)
+            self._nodes.operations.succeed(operation, Node.pb(record.view()))
 
         later = partial(self._world.later, self._world.latencies.changing, stopped)
         self._world.machines.kill(record.name, later)

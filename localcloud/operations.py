@@ -156,6 +156,10 @@ class OperationBook:
             operation.message.response.Pack(response)
         operation.announce()
 
+    def all(self) -> list[Operation]:
+        """Return all operations, oldest first."""
+        return [*self._operations.values()]
+
     def find(self, name: str) -> Operation:
         """Return an operation by name.
 

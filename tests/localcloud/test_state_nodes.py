@@ -167,6 +167,16 @@ def test_stop_and_start_keep_the_node(cloud: PaperCloud) -> None:
     assert (cloud.node().state, cloud.node().id, cloud.operation(operation.name).done) == (State.READY, first, True)
 
 
+def test_deleting_a_stopping_node_aborts_the_stop(cloud: PaperCloud) -> None:
+    """The stop operation of a node that is deleted meanwhile ends ABORTED instead of staying open."""
+    cloud.create()
+    cloud.pass_time(1)
+    stop = cloud.call("Tpu/StopNode", tpu_v2.StopNodeRequest(name=f"{PARENT}/nodes/node-1"))
+    delete(cloud)
+    cloud.pass_time(1)
+    assert cloud.operation(stop.name).error.code == 10
+
+
 def test_slices_cannot_be_stopped(cloud: PaperCloud) -> None:
     """Stopping a multi-host slice is a failed precondition."""
     cloud.create(accelerator_type="v5litepod-16")
