@@ -54,15 +54,19 @@ class Shell:
 
     :param home: where they start.
     :param environment: their variables, beside those that a login sets.
+    :ivar started: the commands that run, by pid.
+    :ivar used: whether there was ever one.
     """
 
     def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
         self._home = home
         self._environment = dict(environment)
         self.started: dict[int, asyncio.subprocess.Process] = {}
+        self.used = False
 
     async def run(self, channel: asyncssh.SSHServerProcess[bytes]) -> None:
         """Runs one command and reports its status after its last byte of output."""
+        self.used = True
         shell = login_shell()
         process = await asyncio.create_subprocess_exec(
             *([shell, "-c", channel.command] if channel.command else [shell]),

@@ -127,7 +127,10 @@ class SupervisedWorker:
 
     async def _order(self, verb: str) -> str:
         self._check()
-        return await self._supervision.order(verb)
+        try:
+            return await self._supervision.order(verb)
+        except VMError as error:
+            raise VMError(f"{error}\n{self._files.log_tail()}") from error
 
     def _check(self) -> None:
         if self._gone:

@@ -36,7 +36,9 @@ class Traces:
         """Stops and kills those processes until none is found; returns what could not be killed."""
         quiet = 0
         for _ in range(_ROUNDS):
-            found = [*send(self.rows(roots), signal.SIGSTOP), *send(self.rows(roots), signal.SIGKILL)]
+            found = send(self.rows(roots), signal.SIGSTOP)
+            if found:
+                send(self.rows(roots), signal.SIGKILL)
             quiet = 0 if found else quiet + 1
             if quiet == _QUIET:
                 return []

@@ -109,6 +109,18 @@ async def test_a_server_that_fails_to_start_is_quoted(vm_tiers: Tiers, tmp_path:
 
 
 @pytest.mark.slow
+async def test_a_refusal_of_namespaces_is_quoted(tmp_path: Path) -> None:
+    """Where the kernel refuses namespaces, as in most containers, the error carries bubblewrap's words."""
+    program(tmp_path / "bwrap", "echo 'bwrap: Creating new namespace failed: Operation not permitted' >&2; exit 1")
+    driver = SupervisedDriver(OpenSSH("/usr/sbin/sshd", (9, 2)), Bubblewrap(str(tmp_path)), Addresses(0))
+    try:
+        with pytest.raises(VMError, match=r"(?s)supervisor.*Creating new namespace failed"):
+            await driver.start(spec(tmp_path / "worker"))
+    finally:
+        await driver.close()
+
+
+@pytest.mark.slow
 async def test_many_workers_start_at_once(vm_start: Start) -> None:
     """Eight workers that start together are all there, each with its own address, key and home."""
     workers = await asyncio.gather(*(vm_start() for _ in range(8)))
