@@ -106,6 +106,18 @@ class ArtifactsHook(GCSHook):
             return None
         return StoredJSON(json.loads(text), int(blob.generation))
 
+    def read_end(self, uri: str, size: int = 8192) -> bytes:
+        """The last bytes of an object, empty when there is none."""
+        from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
+
+        bucket, name = split_uri(uri)
+        blob = self._bucket(bucket).blob(name)
+        try:
+            blob.reload(timeout=TIMEOUT)
+            return bytes(blob.download_as_bytes(start=max(0, blob.size - size), timeout=TIMEOUT))
+        except (NotFound, RequestRangeNotSatisfiable):
+            return b""
+
     def write_json(self, uri: str, data: Mapping[str, Any], generation: int | None = None) -> int | None:
         """Write a JSON object.
 

@@ -62,13 +62,13 @@ _SLOW_LINK = 200_000  # bytes per second that an upload may be counted on
 _STOP_MARGIN_SECS = 45.0  # sweep, recording, and what is done if the supervisor hangs
 _HOME_DIR = f'"$HOME"/{protocol.ROOT_DIR}/{protocol.RUNNER_DIR}'
 # Unpacked beside and renamed: of several sessions that install at once, the first one wins and none sees half of it.
-_INSTALL = """
-umask 077; d={home}/{digest}; t="$d.$$"
-if [ -f "$d/runner.py" ]; then cat > /dev/null; exit 0; fi
-mkdir -p "$t" && tar -xf - -C "$t" || exit 1
-mv -T "$t" "$d" 2> /dev/null || rm -rf "$t"
-[ -f "$d/runner.py" ]
-"""
+_INSTALL = (
+    'umask 077; d={home}/{digest}; t="$d.$$"; '
+    'if [ -f "$d/runner.py" ]; then cat > /dev/null; exit 0; fi; '
+    'mkdir -p "$t" && tar -xf - -C "$t" || exit 1; '
+    'mv -T "$t" "$d" 2> /dev/null || rm -rf "$t"; '
+    '[ -f "$d/runner.py" ]'
+)
 
 
 class RunSession:
@@ -198,7 +198,8 @@ class RunSession:
         words = [name]
         if run is not None:
             words += ["--run", run.run_name, "--attempt", str(run.attempt)]
-        return f"exec {self._python} {self._runner_dir}/runner.py {shlex.join([*words, *arguments])}"
+        # UTF-8 whatever the login's locale is: names of files and arguments must arrive as they are.
+        return f"exec {self._python} -X utf8 {self._runner_dir}/runner.py {shlex.join([*words, *arguments])}"
 
     async def _install(self) -> str:
         runner = self._runner or RunnerArchive.build(remote_dir())

@@ -7,7 +7,9 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow_tpu import protocol
 from airflow_tpu.core.events import raise_for
+from airflow_tpu.core.logstream import LineAssembler
 from airflow_tpu.core.plan import artifacts_uri
 from airflow_tpu.core.run import RunResult, classify_exit
 from airflow_tpu.errors import TPUError
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from airflow_tpu.core.lease import Lease
     from airflow_tpu.hooks.follow import RunningJob
     from airflow_tpu.hooks.workbench import Workbench
+
+_SHOWN_LINES = 20
+"""How much of the log an error repeats; all of it is in the task log and in the bucket."""
 
 
 class CloudTPUTrainOperator(CloudTPUProvisionOperator):
@@ -77,9 +82,14 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         error = classify_exit(result)
         if error is not None:
             self._keep(bench, lease, uri)
-            raise error
+            raise classify_exit(result, self._last_lines(bench, uri)) or error
         self.log.info("attempt %d finished after %.1f s", lease.attempt, result.seconds)
         return {"attempt": lease.attempt, "exit_code": result.exit_code, "training_seconds": round(result.seconds, 1)}
+
+    def _last_lines(self, bench: Workbench, uri: str) -> str:
+        end = LineAssembler()
+        lines = end.feed(bench.storage.read_end(f"{uri}/{protocol.LOG_OBJECT}")) + end.close()
+        return "\n".join(lines[-_SHOWN_LINES:])
 
     def _keep(self, bench: Workbench, lease: Lease, uri: str) -> None:
         """Nothing that a failed run produced is lost: its log and files go to the bucket before the TPU goes."""
