@@ -11,7 +11,9 @@ from typing import Callable, List, NamedTuple
 import protocol
 
 _PROC = Path("/proc")
+_LOOKS = 20
 _FREEZE_ROUNDS = 50
+_KILL_ROUNDS = 5
 
 
 class Process(NamedTuple):
@@ -59,9 +61,19 @@ def is_alive(pid: object, start_time: object) -> bool:
 
 
 def everything() -> list[Process]:
-    """Return all live processes that /proc shows."""
-    found = (read(int(name)) for name in os.listdir(str(_PROC)) if name.isdigit())
-    return [process for process in found if process is not None and process.alive]
+    """Return all live processes that /proc shows.
+
+    Reading takes a while, and a process may fork and die meanwhile: its child is in no list made before. So what is
+    new since the last list is read as well, until nothing is. In ascending order a parent is read before its child;
+    whoever is listed below a dead parent has been handed over to the next one by then.
+    """
+    found: dict[int, Process | None] = {}
+    for _ in range(_LOOKS):
+        new = sorted({int(name) for name in os.listdir(str(_PROC)) if name.isdigit()} - set(found))
+        if not new:
+            break
+        found.update((pid, read(pid)) for pid in new)
+    return [process for process in found.values() if process is not None and process.alive]
 
 
 def descendants(root: int) -> list[Process]:
@@ -118,6 +130,16 @@ def kill(find: Finder) -> int:
     They are frozen first, round after round until no new one appears: a process that forks faster than it is
     killed would otherwise always leave a child.
     """
+    killed: set[int] = set()
+    for _ in range(_KILL_ROUNDS):
+        frozen = _freeze(find)
+        killed.update(process.pid for process in frozen if send(process, signal.SIGKILL))
+        if not frozen:
+            break
+    return len(killed)
+
+
+def _freeze(find: Finder) -> list[Process]:
     frozen: dict[int, Process] = {}
     for _ in range(_FREEZE_ROUNDS):
         new = [process for process in find() if process.pid not in frozen]
@@ -126,7 +148,7 @@ def kill(find: Finder) -> int:
         for process in new:
             send(process, signal.SIGSTOP)
             frozen[process.pid] = process
-    return sum([send(process, signal.SIGKILL) for process in frozen.values()])
+    return list(frozen.values())
 
 
 def wait_until_none(find: Finder, seconds: float, poll: float = 0.05) -> list[Process]:

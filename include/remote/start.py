@@ -17,7 +17,8 @@ import protocol
 
 import procs
 from rundir import RunDir
-from supervise import Supervisor, adopt_orphans
+from supervise import Supervisor
+from surroundings import adopt_orphans
 
 
 class Refused(ValueError):

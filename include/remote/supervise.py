@@ -6,23 +6,21 @@ outlives its result, and it writes that result into bytes it reserved before the
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import select
 import signal
 import subprocess
 import time
-from types import FrameType
 from typing import Any, NamedTuple
 
 import protocol
 
 import procs
 from rundir import ReservedFile, RunDir
+from stopping import Stopping
+from surroundings import drain, environment, wake_on_signals
 
-_PR_SET_CHILD_SUBREAPER = 36
-_LONGEST_WAIT_SECS = 60.0  # a stepped clock moves the deadline; look again now and then
 _SWEEP_SECS = 2.0  # what leftovers get between TERM and KILL
 _UNKILLABLE_SECS = 5.0  # a process stuck in the kernel must not keep the result from being recorded
 
@@ -47,7 +45,7 @@ class Supervisor:
         self._stopping = Stopping(run, job)
         self._log = os.open(str(run.log), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._result = ReservedFile(run.path / protocol.EXIT_FILE, 4096 + 2 * len(json.dumps(job.get("artifacts", []))))
-        self._wakeup = _wake_on_signals(self._stopping.ask)
+        self._wakeup = wake_on_signals(self._stopping.ask)
         self._step: int | None = None
         self._status: int | None = None
 
@@ -111,7 +109,7 @@ class Supervisor:
                 break
             self._stopping.attend(self._below)
             select.select([self._wakeup], [], [], self._stopping.longest_wait())
-            _drain(self._wakeup)
+            drain(self._wakeup)
         if os.WIFSIGNALED(self._status):
             return Ending(None, os.WTERMSIG(self._status))
         return Ending(os.WEXITSTATUS(self._status), None)
@@ -158,122 +156,6 @@ class Supervisor:
 
     def _missing_artifacts(self) -> list[str]:
         return [pattern for pattern in self._job.get("artifacts", []) if not any(self._run.output.glob(pattern))]
-
-
-class Stopping:
-    """When and how hard the command is asked to end.
-
-    :param run: where the stop request and the stop file are.
-    :param job: gives the usual grace and the deadline (Unix seconds, or None).
-    """
-
-    def __init__(self, run: RunDir, job: dict[str, Any]) -> None:
-        self.requested = False
-        self.past_deadline = False
-        self._run = run
-        self._grace = float(job.get("grace_secs", 30.0))
-        self._deadline: float | None = job.get("deadline")
-        self._asked = False
-        self._kill_at: float | None = None
-
-    @property
-    def begun(self) -> bool:
-        """Whether the command is being stopped, for whatever reason."""
-        return self._asked or self.requested or self.past_deadline
-
-    def ask(self) -> None:
-        """Note that somebody wants the run to stop: the stop command, or an init process at shutdown."""
-        self._asked = True
-
-    def attend(self, find: procs.Finder) -> None:
-        """Do what is due now."""
-        if self._deadline is not None and not self.past_deadline and time.time() >= self._deadline:
-            self.past_deadline = True
-            self._begin(self._grace, find)
-        if self._asked:
-            self._asked, self.requested = False, True
-            request = self._run.read(protocol.STOP_REQUEST_FILE) or {}
-            self._begin(float(request.get("grace_secs", self._grace)), find)
-        if self._kill_at is not None and time.monotonic() >= self._kill_at:
-            procs.kill(find)
-            self._kill_at = time.monotonic() + 1.0
-
-    def _begin(self, grace: float, find: procs.Finder) -> None:
-        """A second request can only shorten the grace of the first."""
-        self._run.stop_file.touch()
-        procs.terminate(find())
-        kill_at = time.monotonic() + max(grace, 0.0)
-        self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
-
-    def longest_wait(self) -> float:
-        """Seconds until something may be due."""
-        waits = [_LONGEST_WAIT_SECS]
-        if self._asked:
-            waits.append(0.0)
-        if self._deadline is not None and not self.past_deadline:
-            waits.append(self._deadline - time.time())
-        if self._kill_at is not None:
-            waits.append(self._kill_at - time.monotonic())
-        return max(min(waits), 0.0)
-
-
-def environment(run: RunDir, job: dict[str, Any]) -> dict[str, str]:
-    """What the command finds in its environment: the login's, the client's, and the places of this attempt."""
-    variables = {
-        "PYTHONUNBUFFERED": "1",  # a line printed is a line in the log
-        "TRC_RESUME": "",
-        "TRC_RUN_ID": run.run,
-        "TRC_ATTEMPT": str(run.attempt),
-        "TRC_STOP_GRACE_SECS": str(job.get("grace_secs", 30.0)),
-        "TRC_DEADLINE": "" if job.get("deadline") is None else str(job["deadline"]),
-    }
-    variables.update(os.environ)
-    variables.update(job.get("environment", {}))
-    variables.update(
-        {
-            "TRC_OUTPUT_DIR": str(run.output),
-            "TRC_CHECKPOINT_DIR": str(run.checkpoints),
-            "TRC_STOP_FILE": str(run.stop_file),
-            protocol.MARKER: str(run.path),
-        }
-    )
-    return variables
-
-
-def adopt_orphans() -> None:
-    """Become the parent of every orphan below, however often it forked and whatever session it made."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
-
-
-def _wake_on_signals(on_term: Any) -> int:
-    """Return a descriptor that becomes readable with every signal; HUP and INT do nothing else.
-
-    They get handlers instead of SIG_IGN because an ignored signal stays ignored in the command.
-    """
-    readable, writable = os.pipe()
-    os.set_blocking(readable, False)
-    os.set_blocking(writable, False)
-
-    def nothing(number: int, frame: FrameType | None) -> None:
-        """Only wake the loop up."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        on_term()
-
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
-        signal.signal(number, nothing)
-    signal.signal(signal.SIGTERM, stop)
-    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
-    return readable
-
-
-def _drain(descriptor: int) -> None:
-    try:
-        os.read(descriptor, 4096)
-    except BlockingIOError:
-        return
 
 
 def _tell(ready: int, document: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -64,7 +65,7 @@ class Machine:
 
     def command(self, *arguments: str) -> list[str]:
         """The command line of a runner command."""
-        return [self.python, str(self._runner), *arguments]
+        return [self.python, "-X", "utf8", str(self._runner), *arguments]
 
     def environment(self, **more: str) -> dict[str, str]:
         """What a login finds."""
@@ -118,8 +119,15 @@ class Machine:
 
     def end_all(self) -> None:
         """Kill what is left of every attempt below this home, supervisors included."""
-        for process in processes_with(f"HOME={self.home}"):
-            os.kill(process, signal.SIGKILL)
+
+        def none_left() -> bool:
+            left = processes_with(f"HOME={self.home}")
+            for process in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            return not left
+
+        until(none_left)
 
 
 def request(job: JobSpec, bundle: Bundle) -> bytes:

@@ -67,6 +67,15 @@ def test_a_stopped_process_hears_the_request(machine: Machine) -> None:
     assert machine.stop(20.0)["result"]["exit_code"] == 75
 
 
+def test_the_machine_going_down_is_a_request_to_stop(machine: Machine) -> None:
+    """When an init process sends TERM to everything, the supervisor waits for its command and records the end."""
+    machine.start("sh", "-c", "trap 'exit 75' TERM; echo ready; while :; do sleep 0.05; done")
+    wait_for(machine, b"ready")
+    os.kill(machine.recorded()["supervisor_pid"], signal.SIGTERM)
+    result = machine.result()
+    assert (result["exit_code"], result["stopped"]) == (75, True)
+
+
 def test_stopping_twice_or_after_the_end_changes_nothing(machine: Machine) -> None:
     """The second answer is the first one again."""
     machine.run("true")
@@ -139,7 +148,7 @@ def test_a_recorded_pid_that_is_not_ours_is_never_signalled(
 FORKER = """
 import os, time
 print("ready", flush=True)
-while True:                 # every process lives for some milliseconds and leaves a child behind
+for _ in range(4000):  # every process lives for some milliseconds and leaves a child behind
     if os.fork():
         time.sleep(0.005)
         os._exit(0)
@@ -150,8 +159,8 @@ def test_a_process_that_keeps_changing_its_pid_does_not_get_away(machine: Machin
     """A chain of forks, each the child of a dead parent, is caught by freezing before killing."""
     script = tmp_path / "forker.py"
     script.write_text(FORKER)
-    machine.start("sh", "-c", f"{sys.executable} {script} & sleep 1000", environment={"MINE": "forker"})
+    mine = str(tmp_path)
+    machine.start("sh", "-c", f"{sys.executable} {script} & sleep 1000", environment={"MINE": mine})
     wait_for(machine, b"ready")
-    answer = machine.stop(0.0)
-    assert answer["state"] == "finished"
-    assert processes_with("MINE=forker") == []
+    assert machine.stop(0.0)["state"] == "finished"
+    assert processes_with(f"MINE={mine}") == []

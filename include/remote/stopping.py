@@ -1,0 +1,71 @@
+"""When a command is asked to end, and when it is no longer asked."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import protocol
+
+import procs
+from rundir import RunDir
+
+_LONGEST_WAIT_SECS = 60.0  # a stepped clock moves the deadline; look again now and then
+_KILL_AGAIN_SECS = 1.0
+
+
+class Stopping:
+    """When and how hard the command is asked to end.
+
+    :param run: where the stop request and the stop file are.
+    :param job: gives the usual grace and the deadline (Unix seconds, or None).
+    """
+
+    def __init__(self, run: RunDir, job: dict[str, Any]) -> None:
+        self.requested = False
+        self.past_deadline = False
+        self._run = run
+        self._grace = float(job.get("grace_secs", 30.0))
+        self._deadline: float | None = job.get("deadline")
+        self._asked = False
+        self._kill_at: float | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether the command is being stopped, for whatever reason."""
+        return self._asked or self.requested or self.past_deadline
+
+    def ask(self) -> None:
+        """Note that somebody wants the run to stop: the stop command, or an init process at shutdown."""
+        self._asked = True
+
+    def attend(self, find: procs.Finder) -> None:
+        """Do what is due now."""
+        if self._deadline is not None and not self.past_deadline and time.time() >= self._deadline:
+            self.past_deadline = True
+            self._begin(self._grace, find)
+        if self._asked:
+            self._asked, self.requested = False, True
+            request = self._run.read(protocol.STOP_REQUEST_FILE) or {}
+            self._begin(float(request.get("grace_secs", self._grace)), find)
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            procs.kill(find)
+            self._kill_at = time.monotonic() + _KILL_AGAIN_SECS
+
+    def _begin(self, grace: float, find: procs.Finder) -> None:
+        """A second request can only shorten the grace of the first."""
+        self._run.stop_file.touch()
+        procs.terminate(find())
+        kill_at = time.monotonic() + max(grace, 0.0)
+        self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
+
+    def longest_wait(self) -> float:
+        """Seconds until something may be due."""
+        waits = [_LONGEST_WAIT_SECS]
+        if self._asked:
+            waits.append(0.0)
+        if self._deadline is not None and not self.past_deadline:
+            waits.append(self._deadline - time.time())
+        if self._kill_at is not None:
+            waits.append(self._kill_at - time.monotonic())
+        return max(min(waits), 0.0)
