@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from localcloud.gcs import buckets
 from localcloud.gcs.listing import MAX_PAGE, Query, list_page
 from localcloud.gcs.preconditions import Preconditions
@@ -25,8 +27,9 @@ async def list_all(store: Store, call: Call) -> Reply:
     limit = min(call.number("maxResults") or MAX_PAGE, MAX_PAGE)
     after, project = call.query.get("pageToken", ""), call.query.get("project", "")
     found = buckets.listed(store, project, call.query.get("prefix", ""), after, limit + 1)
-    page = {"kind": "storage#buckets", "items": [bucket_resource(row, call.base_url) for row in found[:limit]]}
-    return Reply.json(page | ({"nextPageToken": found[limit - 1].name} if len(found) > limit else {}))
+    items = [bucket_resource(row, call.base_url) for row in found[:limit]]
+    token = found[limit - 1].name if len(found) > limit else ""
+    return _listing("storage#buckets", items=items, nextPageToken=token)
 
 
 async def get(store: Store, call: Call) -> Reply:
@@ -75,9 +78,13 @@ async def list_objects(store: Store, call: Call) -> Reply:
     """Answer GET on ``/storage/v1/b/BUCKET/o``."""
     buckets.find(store, call.bucket)
     page = list_page(store, call.bucket, Query.of(call))
-    body = {"kind": "storage#objects", "items": [object_resource(row, call.base_url) for row in page.items]}
-    optional = {"prefixes": page.prefixes, "nextPageToken": page.token}
-    return Reply.json(body | {key: value for key, value in optional.items() if value})
+    items = [object_resource(row, call.base_url) for row in page.items]
+    return _listing("storage#objects", items=items, prefixes=page.prefixes, nextPageToken=page.token)
+
+
+def _listing(kind: str, **fields: Any) -> Reply:
+    """Return a page of a listing; like Google, without the fields that are empty."""
+    return Reply.json({"kind": kind} | {key: value for key, value in fields.items() if value})
 
 
 def ensure(store: Store, name: str, location: str, project: str, project_number: str) -> None:
