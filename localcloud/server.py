@@ -156,6 +156,8 @@ class LocalCloud:
             "PATH": f"{Path(sys.executable).parent}:{_USUAL_PATH}",
             "LANG": "C.UTF-8",
             "STORAGE_EMULATOR_HOST": storage_url,
+            # There is no TPU in here: a script must not look for one, and must not be thought to have used one.
+            "TRC_ACCEL": "cpu",
             # gcsfs otherwise asks a gRPC service of Google first, for 60 s per try.
             "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
             MARK: str(self.config.state_dir),

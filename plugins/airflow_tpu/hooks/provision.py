@@ -143,11 +143,12 @@ class Provisioner:
                 await self.client.delete_node(node.name)
 
     async def _adopt(self, spec: TPUSpec, living: TPUView | QueuedView, lease: Lease) -> Target:
-        log.info("adopting %s (%s), made by an earlier attempt of this run", living.name, living.state)
+        mine = token_of(living.labels) == lease.token
+        log.info("%s %s (%s)", "using" if mine else "adopting, from an earlier attempt,", living.name, living.state)
         found = replace(spec, zone=living.zone)
         if isinstance(living, QueuedView):
             return target_of(replace(found, queued=True), living.queued_id)
-        if token_of(living.labels) != lease.token and living.phase is Phase.USABLE:
+        if not mine and living.phase is Phase.USABLE:
             # From here on the older attempt's on_kill no longer opens this TPU.
             stamp = replace(lease.stamp, incarnation=incarnation_of(living.labels) or 0)
             await self.client.relabel(living.name, {**living.labels, **labels(lease.key, stamp)})

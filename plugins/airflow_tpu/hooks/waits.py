@@ -83,7 +83,9 @@ async def until_ready(client: TPUClient, target: Target, pace: Pace) -> Arrival:
     :raises DeadlineExceeded: it took too long.
     """
     patience = _Patience(pace)
+    not_ready_at: dt.datetime | None = None
     while True:
+        looked_at = dt.datetime.now(dt.UTC)
         try:
             seen, operation = await _look(client, target)
         except (TransientError, RateLimited) as error:
@@ -93,7 +95,8 @@ async def until_ready(client: TPUClient, target: Target, pace: Pace) -> Arrival:
         if verdict.error is not None:
             raise verdict.error
         if verdict.ready is not None:
-            return _arrival(verdict.ready, target, operation)
+            return _arrival(verdict.ready, target, operation, not_ready_at or patience.wait.since)
+        not_ready_at = looked_at
         await patience.for_(verdict.waiting_for)
 
 
@@ -153,7 +156,8 @@ async def _known(answer: Awaitable[T]) -> T | None:
         return None
 
 
-def _arrival(node: TPUView, target: Target, operation: OperationView | None) -> Arrival:
+def _arrival(node: TPUView, target: Target, operation: OperationView | None, not_before: dt.datetime) -> Arrival:
     if not target.queued and operation is not None and operation.ended_at is not None:
         return Arrival(node, operation.ended_at, TimeSource.API)
-    return Arrival(node, dt.datetime.now(dt.UTC), TimeSource.OBSERVED)
+    # The API does not say since when. It was not READY at the last look: counted from there it is never too little.
+    return Arrival(node, not_before, TimeSource.OBSERVED)

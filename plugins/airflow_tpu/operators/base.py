@@ -10,7 +10,6 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from airflow.sdk import BaseOperator
-from airflow.sdk import conf as airflow_conf
 
 from airflow_tpu import settings
 from airflow_tpu.core.names import RunKey
@@ -35,7 +34,8 @@ class CloudTPUBaseOperator(BaseOperator):
     :param gcp_conn_id: connection of type ``google_cloud_platform`` (templated).
     :param ssh_conn_id: connection of type ``ssh`` with user and private key of the TPU VMs (templated).
     :param impersonation_chain: service account to impersonate, empty for none (templated).
-    :param deferrable: wait in the triggerer; False waits in the worker, with the same behaviour.
+    :param deferrable: wait in the triggerer, whatever ``[operators] default_deferrable`` says (a training holds a
+        worker slot for days otherwise); False waits in the worker, with the same behaviour.
     :param poll_interval: seconds between two looks at the API.
     """
 
@@ -50,7 +50,7 @@ class CloudTPUBaseOperator(BaseOperator):
         gcp_conn_id: str = "google_cloud_default",
         ssh_conn_id: str = "tpu_ssh_default",
         impersonation_chain: str = "",
-        deferrable: bool = airflow_conf.getboolean("operators", "default_deferrable", fallback=True),
+        deferrable: bool = True,
         poll_interval: float = 15.0,
         **kwargs: Any,
     ) -> None:
