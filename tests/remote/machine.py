@@ -54,6 +54,7 @@ class Machine:
     def __init__(self, home: Path, python: str) -> None:
         self.home = home
         self.python = python
+        self.prefix: tuple[str, ...] = ()  # a program that runs the interpreter
         runner = home / "runner"
         runner.mkdir(parents=True)
         subprocess.run(
@@ -65,7 +66,7 @@ class Machine:
 
     def command(self, *arguments: str) -> list[str]:
         """The command line of a runner command."""
-        return [self.python, "-X", "utf8", str(self._runner), *arguments]
+        return [*self.prefix, self.python, "-X", "utf8", str(self._runner), *arguments]
 
     def environment(self, **more: str) -> dict[str, str]:
         """What a login finds."""
