@@ -34,6 +34,7 @@ def reaches(step: int) -> Any:
     return lambda progress: progress.get("step", 0) >= step and progress.get("state") in ("training", "saving")
 
 
+@pytest.mark.timeout(900)  # eight processes; a minute on a quiet machine
 def test_a_run_killed_at_random_points_ends_like_an_undisturbed_one(run: DigitsRun, undisturbed: DigitsRun) -> None:
     """Six kills while training or saving, and one between the last checkpoint and the export, change no bit."""
     rng = random.Random(20)
