@@ -77,6 +77,7 @@ class Follower:
         self.job = job
         self._write = write
         self._lines = LineAssembler()
+        self._offset: int | None = None  # None: where the last follower's deliveries ended
         self._silent_since: dt.datetime | None = None
         self._failures = 0
 
@@ -106,7 +107,7 @@ class Follower:
     async def _follow_once(self, pause_at: dt.datetime | None) -> RunResult | None:
         async with (
             RunSession(self.job.address, self.login, ONE_TRY) as session,
-            contextlib.aclosing(session.follow(self.job.ref)) as messages,
+            contextlib.aclosing(session.follow(self.job.ref, self._offset)) as messages,
         ):
             async for message in messages:
                 self._silent_since, self._failures = None, 0
@@ -120,6 +121,7 @@ class Follower:
 
     def _take(self, message: object) -> None:
         if isinstance(message, LogChunk):
+            self._offset = message.end  # an acknowledgement may be lost with the connection, this is not
             self._emit(self._lines.feed(message.data))
         elif isinstance(message, Gone):
             self._emit(self._lines.close())
