@@ -59,6 +59,14 @@ class LeaseStore:
             raise LeaseLost(f"no lease {self.uri(key)}: clear this task together with its setup task 'lease'.")
         return Lease.from_json(found.data)
 
+    def all(self) -> list[Lease]:
+        """Every lease there is."""
+        bucket = self.root.removeprefix("gs://").split("/", 1)[0]
+        found = (
+            self.hook.read_json(f"gs://{bucket}/{info.name}") for info in self.hook.listing(f"{self.root}/leases/")
+        )
+        return [Lease.from_json(stored.data) for stored in found if stored is not None]
+
     def update(self, lease: Lease, change: Callable[[Lease], Lease]) -> Lease:
         """Change the lease, provided that its token is still ours.
 

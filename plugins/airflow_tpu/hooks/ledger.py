@@ -39,6 +39,19 @@ class LedgerStore:
         found = (self.hook.read_json(f"gs://{bucket}/{info.name}") for info in self.hook.listing(prefix))
         return [read_event(json.dumps(stored.data)) for stored in found if stored is not None]
 
+    def open_records(self) -> list[Opened]:
+        """Every *opened* without a *closed*, found by the names of one listing: only those few are read."""
+        bucket = self.root.removeprefix("gs://").split("/", 1)[0]
+        names = {info.name for info in self.hook.listing(f"{self.root}/{ROOT}/")}
+        wanted = [name for name in names if name.endswith("/opened.json") and _closed_name(name) not in names]
+        found = (self.hook.read_json(f"gs://{bucket}/{name}") for name in sorted(wanted))
+        events = [read_event(json.dumps(stored.data)) for stored in found if stored is not None]
+        return [event for event in events if isinstance(event, Opened)]
+
     def _append(self, event: Opened | Closed) -> None:
         # Generation 0 = only if absent: the objects are immutable, so losing this race is a success.
         self.hook.write_json(f"{self.root}/{event.path}", event.to_json(), generation=0)
+
+
+def _closed_name(opened: str) -> str:
+    return opened.removesuffix("opened.json") + "closed.json"

@@ -62,29 +62,33 @@ class CloudTPUHook(GoogleBaseHook):
 
         :raises ResourceNotFound: the API does not know it.
         """
-        return self._run(lambda client: client.node(name))
+        return self.run(lambda client: client.node(name))
 
     def list_nodes(self, zone: str = "-") -> Listing[TPUView]:
         """Every node of the project in a zone, or in all of them."""
-        return self._run(lambda client: client.nodes(zone))
+        return self.run(lambda client: client.nodes(zone))
 
     def list_queued_resources(self, zone: str = "-") -> Listing[QueuedView]:
         """Every queued resource of the project in a zone, or in all of them."""
-        return self._run(lambda client: client.queued_resources(zone))
+        return self.run(lambda client: client.queued_resources(zone))
 
     def delete_node(self, name: str) -> OperationView | None:
         """Start deleting a node; None when it is gone already."""
-        return self._run(lambda client: client.delete_node(name))
+        return self.run(lambda client: client.delete_node(name))
 
     def delete_queued_resource(self, name: str) -> OperationView | None:
         """Start deleting a queued resource with its nodes; None when it is gone already."""
-        return self._run(lambda client: client.delete_queued_resource(name))
+        return self.run(lambda client: client.delete_queued_resource(name))
 
     def get_operation(self, name: str) -> OperationView:
         """State of a long-running operation."""
-        return self._run(lambda client: client.operation(name))
+        return self.run(lambda client: client.operation(name))
 
-    def _run(self, verb: Callable[[TPUClient], Awaitable[T]]) -> T:
+    def run(self, verb: Callable[[TPUClient], Awaitable[T]]) -> T:
+        """Run a coroutine with a client of its own, from code that is not asynchronous.
+
+        :param verb: what to do with the client.
+        """
         endpoint = self.endpoint  # the connection is read here, outside of the event loop
 
         async def call() -> T:

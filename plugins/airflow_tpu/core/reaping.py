@@ -1,0 +1,86 @@
+"""Which TPUs have outlived their right to exist; pure, so that the decision can be tested by table."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from airflow_tpu.core.names import expires_of, is_managed, run_of
+from airflow_tpu.core.tpu import Phase
+
+RUN_OVER = frozenset({"success", "failed"})
+
+
+class Living(Protocol):
+    """A node or a queued resource."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def phase(self) -> Phase: ...
+
+
+@dataclass(frozen=True)
+class LeaseState:
+    """What is known of the lease of a run.
+
+    :param run: digest of the run.
+    :param expires_at: end of its right.
+    :param run_state: state of the DAG run, empty when Airflow no longer knows it, None when it could not be asked.
+    """
+
+    run: str
+    expires_at: dt.datetime
+    run_state: str | None
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A resource that is to be deleted, and why.
+
+    :param name: full name.
+    :param run: digest of its run.
+    :param reason: for people.
+    """
+
+    name: str
+    run: str
+    reason: str
+
+
+def condemn(living: Iterable[Living], leases: Mapping[str, LeaseState], now: dt.datetime) -> list[Sentence]:
+    """Decide what must go: only what carries our label, and only what has no right left.
+
+    :param living: nodes and queued resources of the whole project.
+    :param leases: by digest of the run, read *after* the census: a lease is there before its TPU, so a TPU without one
+        has been forgotten.
+    :param now: the instant to judge at.
+    """
+    found = []
+    for item in living:
+        run = run_of(item.labels)
+        if run is None or not is_managed(item.labels):
+            continue
+        reason = _reason(item, leases.get(run), now)
+        if reason:
+            found.append(Sentence(item.name, run, reason))
+    return found
+
+
+def _reason(item: Living, lease: LeaseState | None, now: dt.datetime) -> str:
+    expires = expires_of(item.labels)
+    if lease is not None and lease.expires_at > now:
+        expires = max(expires or lease.expires_at, lease.expires_at)
+    if expires is None or expires <= now:
+        return f"its lease ended {expires:%Y-%m-%d %H:%M} UTC" if expires else "it carries no expiry"
+    if lease is None:
+        return "nobody holds a lease on it"
+    if lease.run_state == "":
+        return "its DAG run no longer exists"
+    if lease.run_state in RUN_OVER:
+        return f"its DAG run is over ({lease.run_state})"
+    return ""

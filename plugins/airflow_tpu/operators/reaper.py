@@ -1,0 +1,74 @@
+"""Delete what outlived its run: the safety net that depends on no task, no trigger and no teardown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu.errors import TransientError
+from airflow_tpu.operators.base import CloudTPUBaseOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_tpu.hooks.reap import Reaped
+
+
+class CloudTPUReaperOperator(CloudTPUBaseOperator):
+    """Delete every TPU of ours whose lease has ended or whose DAG run is over, in all zones.
+
+    What is not ours is reported and never touched. One failed delete does not stop the others; the task fails at the
+    end, so that somebody looks.
+
+    :return: what was deleted, what could not be, what else is alive in the project.
+    """
+
+    template_fields: Sequence[str] = ("gcp_conn_id", "impersonation_chain")
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(conf={}, **kwargs)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """One round."""
+        from airflow_tpu.hooks.census import take_census
+        from airflow_tpu.hooks.reap import close_forgotten, lease_states, reap
+
+        bench = self.bench(context)
+        census = bench.tpu.run(take_census)
+        states = lease_states(bench.leases, _run_state)
+        done = bench.tpu.run(lambda client: reap(client, census, states))
+        done.closed = close_forgotten(bench.ledger, bench.leases.all(), census)
+        self._tell(done)
+        return {
+            "deleted": [sentence.name for sentence in done.deleted],
+            "foreign": done.foreign,
+            "closed": done.closed,
+        }
+
+    def _tell(self, done: Reaped) -> None:
+        for sentence in done.deleted:
+            self.log.warning("deleted %s: %s", sentence.name, sentence.reason)
+        for line in done.foreign:
+            self.log.info("not ours, left alone: %s", line)
+        for node_id in done.closed:
+            self.log.info("closed the ledger record of %s, which is gone", node_id)
+        if done.failed or done.unreachable:
+            failed = "; ".join(f"{name}: {text}" for name, text in done.failed.items())
+            raise TransientError(
+                f"not everything could be checked or deleted. Failed: {failed or 'none'}. Zones without an answer: "
+                f"{', '.join(done.unreachable) or 'none'}. What lives there goes on being charged; the next round "
+                "tries again."
+            )
+
+
+def _run_state(dag_id: str, run_id: str) -> str | None:
+    """State of a DAG run; empty when Airflow has no such run."""
+    from airflow.sdk.exceptions import AirflowRuntimeError
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    if RuntimeTaskInstance.get_dr_count(dag_id=dag_id, run_ids=[run_id]) == 0:
+        return ""
+    try:
+        return RuntimeTaskInstance.get_dagrun_state(dag_id=dag_id, run_id=run_id)
+    except AirflowRuntimeError:
+        return None
