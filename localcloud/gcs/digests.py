@@ -28,6 +28,12 @@ class Digest:
         self._crc32c = _extend(self._crc32c, data)
         self.size += len(data)
 
+    def copy(self) -> Digest:
+        """Return an independent digest of the bytes so far."""
+        other = Digest()
+        other._md5, other._crc32c, other.size = self._md5.copy(), self._crc32c, self.size
+        return other
+
     @property
     def md5(self) -> str:
         """MD5 of the bytes so far."""

@@ -84,8 +84,6 @@ class RelatedReader:
     async def part(self) -> AsyncIterator[bytes]:
         """Yield the body of the part whose headers have been read, and stop behind the boundary that ends it."""
         mark = self._line_end + self._marker
-        if self._buffer.startswith(self._marker):  # an empty part: the blank line before it is its line end already
-            self._buffer = self._line_end + self._buffer
         while mark not in self._buffer:
             keep = len(mark) - 1
             if len(self._buffer) > keep:

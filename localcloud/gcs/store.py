@@ -18,6 +18,7 @@ from typing import Any
 from localcloud.clock import Clock
 from localcloud.gcs.blobs import BlobFolder
 from localcloud.gcs.digests import Digest
+from localcloud.gcs.session_writer import SessionWriter
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS buckets (
@@ -53,6 +54,8 @@ class Store:
         self._clock = clock
         #: Running hashes of unfinished upload sessions; one that is missing is computed again from the file.
         self.digests: dict[str, Digest] = {}
+        #: Requests that are writing into a session right now, by session.
+        self.writers: dict[str, SessionWriter] = {}
         self._doomed: list[str] = []
         self._lock = threading.RLock()
         # Tests and the command line create buckets from other threads than the one that serves.

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import cast
 
 from localcloud.gcs import objects, uploads
-from localcloud.gcs.blobs import BlobWriter
 from localcloud.gcs.errors import GCSError
 from localcloud.gcs.ranges import ContentRange
 from localcloud.gcs.resources import object_resource
+from localcloud.gcs.session_writer import QUANTUM
 from localcloud.gcs.store import Store
 from localcloud.gcs.uploads import Session
-from localcloud.gcs.wire import Call, ClientGone, Reply
-
-# Content is kept in multiples of this, except at the end of the object.
-QUANTUM = 256 * 1024
+from localcloud.gcs.wire import Call, Reply
 
 
 async def put(store: Store, call: Call) -> Reply:
@@ -23,23 +19,26 @@ async def put(store: Store, call: Call) -> Reply:
 
     :raises GCSError: 400, 404, 410, 412, or 503 if the content does not follow what has been kept.
     """
-    session = uploads.find(store, call.query.get("upload_id", ""))
     place = ContentRange.parse(call.headers.get("Content-Range"))
-    if session.generation is not None:
-        await _drain(call.body)
-        return _finished(store, call, session)
-    total = _total(session, place)
     if place.first is None:
         await _drain(call.body)
-    else:
+    await uploads.warm_up(store, call.query.get("upload_id", ""))
+    session = uploads.take_over(store, uploads.find(store, call.query["upload_id"]))
+    if session.generation is None and place.first is not None:
         session = await _receive(store, call, session, place)
-        if place.whole:
-            total = session.received
+    return _conclude(store, call, session, place)
+
+
+def _conclude(store: Store, call: Call, session: Session, place: ContentRange) -> Reply:
+    if session.generation is not None:
+        return _finished(store, call, session)
+    total = _total(session, place)
     if total is None or session.received < total:
         return incomplete(session)
     if session.received > total:
         raise GCSError(400, "invalid", f"{session.received} bytes were sent for an object of {total}")
-    return await _finish(store, call, session)
+    row = uploads.finish(store, session, uploads.claims_of(session, call.headers))
+    return Reply.json(object_resource(row, call.base_url))
 
 
 async def cancel(store: Store, call: Call) -> Reply:
@@ -69,6 +68,8 @@ def _finished(store: Store, call: Call, session: Session) -> Reply:
 def _total(session: Session, place: ContentRange) -> int | None:
     if None not in (session.declared, place.total) and session.declared != place.total:
         raise GCSError(400, "invalid", f"Size {place.total} differs from the announced {session.declared}")
+    if place.whole:
+        return session.received if session.declared is None else session.declared
     return place.total
 
 
@@ -79,35 +80,20 @@ async def _drain(body: AsyncIterator[bytes]) -> None:
 
 async def _receive(store: Store, call: Call, session: Session, place: ContentRange) -> Session:
     """Keep what arrives behind what is kept already; a repeated stretch is skipped, not written twice."""
-    overlap = session.received - cast(int, place.first)
+    overlap = session.received - (place.first or 0)
     if overlap < 0:
         raise GCSError(503, "backendError", f"Content starts at {place.first}, expected at {session.received}")
-    before = session.received
-    writer = store.blobs.append(session.blob, await uploads.digest_of(store, session))
+    writer = uploads.open_writer(store, session, overlap)
     try:
-        await _write_behind(call, writer, overlap)
-    except ClientGone:
-        _settle(store, session, writer, before)
+        await writer.write_all(call.body)
+    except BaseException:
+        uploads.settle(store, session, writer)
         raise
-    complete = place.whole or writer.digest.size == place.total
-    if not complete and writer.digest.size - before + overlap < QUANTUM:
-        writer.close()
-        store.digests.pop(session.id, None)
-        raise _too_small(writer.digest.size - before + overlap)
-    return _settle(store, session, writer, before, complete)
-
-
-async def _write_behind(call: Call, writer: BlobWriter, skip: int) -> None:
-    async for chunk in call.body:
-        writer.write(chunk[skip:] if skip else chunk)
-        skip = max(0, skip - len(chunk))
-
-
-def _settle(store: Store, session: Session, writer: BlobWriter, before: int, complete: bool = False) -> Session:
-    """Close the file and keep whole multiples of the quantum, or all of it if the object is complete."""
-    writer.close()
-    size = writer.digest.size
-    return uploads.keep(store, session, size if complete else max(before, size - size % QUANTUM))
+    complete = place.whole or writer.size == place.total
+    kept = uploads.settle(store, session, writer, complete)
+    if not complete and writer.carried < QUANTUM:
+        raise _too_small(writer.carried)
+    return kept
 
 
 def _too_small(size: int) -> GCSError:
@@ -117,9 +103,3 @@ def _too_small(size: int) -> GCSError:
         f"The received request contained {size} bytes, which does not meet this requirement."
     )
     return GCSError(400, "badRequest", text)
-
-
-async def _finish(store: Store, call: Call, session: Session) -> Reply:
-    digest = await uploads.digest_of(store, session)
-    row = uploads.finish(store, session, digest, uploads.claims_of(session, call.headers))
-    return Reply.json(object_resource(row, call.base_url))

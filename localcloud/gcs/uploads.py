@@ -19,10 +19,11 @@ from urllib.parse import quote
 
 from localcloud.gcs import objects
 from localcloud.gcs.blobs import Content
-from localcloud.gcs.digests import Claims, Digest
+from localcloud.gcs.digests import Claims
 from localcloud.gcs.errors import GCSError
 from localcloud.gcs.objects import Draft, Generation
 from localcloud.gcs.preconditions import Preconditions
+from localcloud.gcs.session_writer import SessionWriter
 from localcloud.gcs.store import Store
 from localcloud.gcs.wire import Call, Reply
 
@@ -94,7 +95,10 @@ def find(store: Store, upload_id: str) -> Session:
 
 
 def drop(store: Store, session: Session) -> None:
-    """Forget a session and what it received."""
+    """Forget a session and what it received, cutting off who is still writing into it."""
+    writer = store.writers.pop(session.id, None)
+    if writer:
+        writer.close()
     with store.transaction():
         store.query("DELETE FROM uploads WHERE id = ?", session.id)
         if session.generation is None:
@@ -102,26 +106,46 @@ def drop(store: Store, session: Session) -> None:
     store.digests.pop(session.id, None)
 
 
-def keep(store: Store, session: Session, received: int) -> Session:
-    """Record how many bytes are safe."""
-    store.query("UPDATE uploads SET received = ? WHERE id = ?", received, session.id)
+async def warm_up(store: Store, upload_id: str) -> None:
+    """Hash what a session holds if nobody remembers: after a restart that can take a while, so in a thread."""
+    session = find(store, upload_id)
+    if session.generation is None and session.id not in store.digests:
+        digest = await asyncio.to_thread(store.blobs.digest, session.blob, session.received)
+        store.digests.setdefault(session.id, digest)
+
+
+def open_writer(store: Store, session: Session, skip: int) -> SessionWriter:
+    """Start writing behind what a session holds; whoever was writing before is cut off."""
+    digest = store.digests.get(session.id)
+    if digest is None or digest.size != session.received:
+        digest = store.blobs.digest(session.blob, session.received)
+    writer = SessionWriter(store.blobs.append(session.blob, digest), skip)
+    store.writers[session.id] = writer
+    return writer
+
+
+def settle(store: Store, session: Session, writer: SessionWriter, complete: bool = False) -> Session:
+    """End a writer and record what is kept; one that has been cut off already changes nothing."""
+    if store.writers.get(session.id) is writer:
+        del store.writers[session.id]
+        digest = writer.close(complete)
+        store.digests[session.id] = digest
+        store.query("UPDATE uploads SET received = ? WHERE id = ?", digest.size, session.id)
     return find(store, session.id)
 
 
-async def digest_of(store: Store, session: Session) -> Digest:
-    """Return the running hash of exactly the bytes kept, computed again from the file if need be."""
-    digest = store.digests.get(session.id)
-    if digest is None or digest.size != session.received:
-        digest = await asyncio.to_thread(store.blobs.digest, session.blob, session.received)
-        store.digests[session.id] = digest
-    return digest
+def take_over(store: Store, session: Session) -> Session:
+    """Cut off the request that is still writing into a session, if there is one, keeping what is safe of it."""
+    writer = store.writers.get(session.id)
+    return settle(store, session, writer) if writer else session
 
 
-def finish(store: Store, session: Session, digest: Digest, claims: Claims) -> Generation:
+def finish(store: Store, session: Session, claims: Claims) -> Generation:
     """Turn a complete session into an object.
 
     :raises GCSError: 400 if a hash does not match, 404 or 412; the session is over then.
     """
+    digest = store.digests.get(session.id) or store.blobs.digest(session.blob, session.received)
     try:
         claims.check(digest)
         with store.transaction():
