@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 # The ledger's instants are the API's own where it tells them, and otherwise those at which a poll noticed.
-TOLERANCE_SECS = 10.0
+TOLERANCE_SECS = 5.0
 EVENTS = "/ledger/incarnations/"
 
 
@@ -81,11 +81,9 @@ def main(outcome_file: str, meter_file: str, endpoints_file: str, bucket: str) -
     faults = list(find_faults(outcome, lives, accuracy))
     for line in report(outcome, lives, accuracy, store):
         print(line)
-    print(
-        "\n".join(
-            ["", "NOT AS IT SHOULD BE", *(f"  {fault}" for fault in faults)] if faults else ["", "All as it should be."]
-        )
-    )
+    print("\nNOT AS IT SHOULD BE" if faults else "\nAll as it should be.")
+    for fault in faults:
+        print(f"  {fault}")
     return 1 if faults else 0
 
 
