@@ -105,6 +105,10 @@ class GCSServer:
         try:
             async for chunk in request.content.iter_any():
                 self._bytes_in[call.bucket] += len(chunk)
+                call.received += len(chunk)
+                if call.cut_after is not None and call.received >= call.cut_after:
+                    yield chunk[: len(chunk) - (call.received - call.cut_after)]
+                    raise CutConnection
                 yield chunk
         except (OSError, ClientPayloadError, web.RequestPayloadError) as error:
             raise ClientGone from error
@@ -118,11 +122,22 @@ class GCSServer:
                 response.content_length = reply.body.length
             await response.prepare(request)
             if request.method != "HEAD":
-                for chunk in _chunks(reply.body):
-                    self._bytes_out[call.bucket] += len(chunk)
-                    await response.write(chunk)
+                await self._send_file(request, response, call, reply.body)
             await response.write_eof()
         return response
+
+    async def _send_file(
+        self, request: web.BaseRequest, response: web.StreamResponse, call: Call, body: FileBody
+    ) -> None:
+        sent = 0
+        for chunk in _chunks(body):
+            room = len(chunk) if call.cut_after is None else call.cut_after - sent
+            sent += len(chunk)
+            self._bytes_out[call.bucket] += len(chunk[:room])
+            await response.write(chunk[:room])
+            if call.cut_after is not None and sent >= call.cut_after:
+                _cut(request)
+                return
 
 
 async def _nothing() -> AsyncIterator[bytes]:

@@ -18,6 +18,7 @@ async def create(store: Store, call: Call) -> Reply:
     """Answer POST on ``/storage/v1/b``."""
     body = await call.json()
     name, project = str(body.get("name", "")), call.query.get("project", "")
+    await call.named(bucket=name)
     bucket = buckets.create(store, name, project, DEFAULT_PROJECT_NUMBER, body)
     return Reply.json(bucket_resource(bucket, call.base_url))
 

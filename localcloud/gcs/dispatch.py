@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from localcloud.clock import Clock
-from localcloud.faults import Fault, FaultBook
+from localcloud.faults import FaultBook, FaultSpecError
 from localcloud.gcs import batch, signed_urls
 from localcloud.gcs.errors import GCSError
 from localcloud.gcs.routes import Handler, route
@@ -14,11 +13,13 @@ from localcloud.gcs.store import Store
 from localcloud.gcs.wire import Call, CutConnection, Reply
 
 # What Google says in these cases: https://cloud.google.com/storage/docs/json_api/v1/status-codes
-_FAULTS = {
+_REFUSALS = {
     "503": GCSError(503, "backendError", "We encountered an internal error. Please try again."),
     "429": GCSError(429, "rateLimitExceeded", "The object exceeded the rate limit for object mutation operations."),
     "403": GCSError(403, "forbidden", "The caller does not have access to the Google Cloud Storage object."),
 }
+# The names of these stand in the body: a fault that asks for a name waits until it has been read.
+_NAMED_IN_BODY = frozenset({"buckets.insert", "objects.insert", "uploads.start"})
 
 
 class Dispatcher:
@@ -49,12 +50,33 @@ class Dispatcher:
     async def _attempt(self, call: Call) -> Reply:
         handler = self._handler(call)
         self.requests[call.op] += 1
-        fault = self._faults.take("gcs.request", method=call.method, bucket=call.bucket, object=call.object, op=call.op)
-        await self._before(fault)
+        call.on_named = self._strike
+        if call.object or call.op not in _NAMED_IN_BODY:
+            await self._strike(call)
         reply = await handler(self.store, call)
-        if fault and fault.params.get("action") == "lose-response":
+        if call.lost:
+            reply.close()
             raise CutConnection
         return reply
+
+    async def _strike(self, call: Call) -> None:
+        """Let the scripted fault for this request strike, now that its names are known."""
+        fault = self._faults.take("gcs.request", method=call.method, bucket=call.bucket, object=call.object, op=call.op)
+        if fault is None:
+            return
+        action = str(fault.params.get("action"))
+        if action in _REFUSALS:
+            raise _REFUSALS[action]
+        if action == "delay":
+            await self._clock.sleep(float(fault.params.get("seconds", 1.0)))
+        elif action == "abort":
+            call.cut_after = int(fault.params.get("after_bytes", 0))
+            if call.cut_after <= call.received:
+                raise CutConnection
+        elif action == "lose-response":
+            call.lost = True
+        else:
+            raise FaultSpecError(f"fault {fault.id}: unknown action {action!r} at gcs.request")
 
     def _handler(self, call: Call) -> Handler:
         if call.method == "POST" and batch.PATH.fullmatch(call.path):
@@ -67,16 +89,6 @@ class Dispatcher:
 
     async def _batch(self, store: Store, call: Call) -> Reply:
         return await batch.answer_all(self.answer, call)
-
-    async def _before(self, fault: Fault | None) -> None:
-        params: dict[str, Any] = dict(fault.params) if fault else {}
-        action = str(params.get("action", ""))
-        if action == "abort":
-            raise CutConnection
-        if action == "delay":
-            await self._clock.sleep(float(params.get("seconds", 1.0)))
-        elif action in _FAULTS:
-            raise _FAULTS[action]
 
 
 def _refusal(call: Call, error: GCSError) -> Reply:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 from localcloud.gcs import objects, uploads
 from localcloud.gcs.digests import Claims
@@ -51,13 +50,9 @@ async def _insert_multipart(store: Store, call: Call) -> Generation:
     meta = parse_json(await reader.small_part())
     media = await reader.headers()
     meta.setdefault("contentType", media.get("content-type", DEFAULT_TYPE))
-    draft = Draft(call.bucket, name_of(call, meta), meta, Preconditions.of_query(call.query))
+    name = await uploads.note_name(call, meta)
+    draft = Draft(call.bucket, name, meta, Preconditions.of_query(call.query))
     return await receive(store, draft, Claims.of(meta, call.headers.items()), reader.part())
-
-
-def name_of(call: Call, meta: dict[str, Any]) -> str:
-    """Return the name of the object to be: the query wins over the metadata."""
-    return call.query.get("name") or str(meta.get("name") or "")
 
 
 async def receive(store: Store, draft: Draft, claims: Claims, body: AsyncIterator[bytes]) -> Generation:

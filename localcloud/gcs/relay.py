@@ -79,6 +79,8 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
     except asyncio.LimitOverrunError as error:
         raise ProtocolError("the head is too long") from error
     first, *lines = text.split("\r\n")[:-2]
+    if "HTTP/1." not in first or len(first.split()) < 2:
+        raise ProtocolError("the first line is none of HTTP/1.1")
     pairs = (line.partition(":") for line in lines)
     return Head(first, [(name.strip(), value.strip()) for name, _, value in pairs])
 

@@ -171,7 +171,7 @@ async def start_json(store: Store, call: Call) -> Reply:
     """
     meta = await call.json()
     meta.setdefault("contentType", call.headers.get("X-Upload-Content-Type", "application/octet-stream"))
-    name = call.query.get("name") or str(meta.get("name") or "")
+    name = await note_name(call, meta)
     draft = Draft(call.bucket, name, meta, Preconditions.of_query(call.query))
     declared = call.headers.get("X-Upload-Content-Length", "")
     session = start(store, draft, int(declared) if declared.isdigit() else None)
@@ -180,3 +180,10 @@ async def start_json(store: Store, call: Call) -> Reply:
     reply.headers["Location"] = f"{place}?uploadType=resumable&name={quote(name, safe='')}&upload_id={session.id}"
     reply.headers["X-GUploader-UploadID"] = session.id
     return reply
+
+
+async def note_name(call: Call, meta: Mapping[str, Any]) -> str:
+    """Return the name of the object to be; one in the query wins over one in the metadata."""
+    if not call.query.get("name"):
+        await call.named(object=str(meta.get("name") or ""))
+    return call.object

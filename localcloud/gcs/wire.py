@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -30,6 +30,10 @@ class CutConnection(Exception):
     """A scripted fault asks for the connection to be cut without an answer."""
 
 
+async def _unwatched(call: Call) -> None:
+    """Nobody waits for the names of this request."""
+
+
 @dataclass
 class Call:
     """A request.
@@ -42,6 +46,10 @@ class Call:
     :param base_url: scheme and host the client used; links and session URLs start with it.
     :param op: what the request does, for example ``objects.insert``; set by the router.
     :param names: decoded names found in the path (``bucket``, ``object``, ...); set by the router.
+    :param on_named: told when the names of a request that carries them in its body are known.
+    :param cut_after: a scripted fault cuts the connection behind this many bytes of content, in either direction.
+    :param received: bytes of the body so far.
+    :param lost: a scripted fault makes the answer get lost.
     """
 
     method: str
@@ -52,6 +60,10 @@ class Call:
     base_url: str
     op: str = ""
     names: dict[str, str] = field(default_factory=dict)
+    on_named: Callable[[Call], Awaitable[None]] = _unwatched
+    cut_after: int | None = None
+    received: int = 0
+    lost: bool = False
 
     def __post_init__(self) -> None:
         self.query: Mapping[str, str] = dict(self.pairs)
@@ -70,6 +82,11 @@ class Call:
     def object(self) -> str:
         """Name of the object in the path or, for uploads, in the query; or an empty string."""
         return self.names.get("object", "") or self.query.get("name", "")
+
+    async def named(self, **names: str) -> None:
+        """Take note of names found in the body."""
+        self.names.update(names)
+        await self.on_named(self)
 
     def all(self, name: str) -> list[str]:
         """Return every value of a repeated query parameter."""
@@ -154,6 +171,11 @@ class Reply:
     status: int = 200
     headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
     body: bytes | FileBody = b""
+
+    def close(self) -> None:
+        """Release what a reply that is not sent holds open."""
+        if isinstance(self.body, FileBody):
+            self.body.file.close()
 
     @classmethod
     def json(cls, value: Mapping[str, Any], status: int = 200) -> Reply:

@@ -75,6 +75,42 @@ def test_fault_strikes_only_what_it_names(cloud: RunningServer) -> None:
     assert cloud.faults.unused() == []
 
 
+@pytest.mark.parametrize("size", [10, 9_000_000], ids=["multipart", "resumable"])
+def test_fault_finds_the_object_named_in_the_body(cloud: RunningServer, size: int) -> None:
+    """A fault on an object strikes its upload although the client names the object only inside the body."""
+    fault(cloud, "403", object="ckpt/*")
+    blob(cloud, "log").upload_from_string(b"x" * size)
+    with pytest.raises(Forbidden):
+        blob(cloud, "ckpt/1").upload_from_string(b"x" * size)
+
+
+@pytest.mark.parametrize("size", [1000, 600_000])
+def test_upload_cut_in_the_middle(cloud: RunningServer, size: int) -> None:
+    """A connection cut behind some bytes of an upload commits nothing; the client's retry does, once."""
+    cut = {"action": "abort", "after_bytes": size // 2}
+    cloud.faults.add({"point": "gcs.request", "match": {"object": "ckpt/*", "method": "P*"}, "params": cut})
+    mine = blob(cloud)
+    mine.upload_from_string(b"x" * size, if_generation_match=0, retry=QUICK)
+    assert (mine.size, cloud.faults.unused()) == (size, [])
+
+
+def test_download_cut_in_the_middle(cloud: RunningServer) -> None:
+    """A connection cut behind some bytes of a download never passes for the whole."""
+    data = bytes(range(256)) * 4096
+    blob(cloud).upload_from_string(data)
+    cut = {"action": "abort", "after_bytes": 300_000}
+    cloud.faults.add({"point": "gcs.request", "match": {"op": "objects.media"}, "params": cut})
+    with pytest.raises(requests.exceptions.ChunkedEncodingError):
+        requests.get(f"{cloud.url}/faulty/ckpt/1")
+    assert requests.get(f"{cloud.url}/faulty/ckpt/1").content == data
+
+
+def test_unknown_action_is_an_error(cloud: RunningServer) -> None:
+    """A fault whose action does not exist makes the request fail instead of silently doing nothing."""
+    fault(cloud, "explode")
+    assert requests.get(f"{cloud.url}/storage/v1/b/faulty").status_code == 500
+
+
 def test_lost_answer_of_a_conditional_create(cloud: RunningServer) -> None:
     """When the answer is lost after the commit, the retry is a 412 over the very content that was sent."""
     fault(cloud, "lose-response", op="objects.insert")
