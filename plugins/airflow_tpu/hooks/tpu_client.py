@@ -25,10 +25,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CALL_TIMEOUT = 30.0
-"""Seconds one call may take; no method of the client has a timeout of its own."""
-RETRY_TIMEOUT = 120.0
-"""Seconds over which a repeatable call is tried again."""
+
+@dataclass(frozen=True)
+class CallTiming:
+    """Bounds of one call, in seconds: no method of Google's client has a timeout of its own.
+
+    :param answer: how long one try may take.
+    :param retry: over which a repeatable call is tried again.
+    :param pause: before the first repetition; it doubles up to ten seconds.
+    """
+
+    answer: float = 30.0
+    retry: float = 120.0
+    pause: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -98,10 +107,12 @@ class TPUClient:
     """Asynchronous context manager around one connection to the Cloud TPU API.
 
     :param endpoint: where and as whom to call.
+    :param timing: bounds of each call.
     """
 
-    def __init__(self, endpoint: APIEndpoint) -> None:
+    def __init__(self, endpoint: APIEndpoint, timing: CallTiming | None = None) -> None:
         self.endpoint = endpoint
+        self.timing = timing or CallTiming()
         self._client: tpu_v2.TpuAsyncClient | None = None
 
     async def __aenter__(self) -> TPUClient:
@@ -243,9 +254,9 @@ class TPUClient:
         return Listing(tuple(items), tuple(sorted(unreachable)))
 
     async def _call(self, method: Callable[..., Any], resource: str, repeat: bool = True, **kwargs: Any) -> Any:
-        retry = _retry() if repeat else None
+        retry = _retry(self.timing) if repeat else None
         with _translated(resource):
-            return await method(**kwargs, timeout=CALL_TIMEOUT, retry=retry)
+            return await method(**kwargs, timeout=self.timing.answer, retry=retry)
 
 
 def _items(page: Any) -> Any:
@@ -255,14 +266,14 @@ def _items(page: Any) -> Any:
     raise TypeError(f"unknown page {type(page).__name__}")
 
 
-def _retry() -> Any:
+def _retry(timing: CallTiming) -> Any:
     from google.api_core import exceptions
     from google.api_core.retry import AsyncRetry, if_exception_type
 
     transient = if_exception_type(
         exceptions.ServiceUnavailable, exceptions.DeadlineExceeded, exceptions.Aborted, exceptions.InternalServerError
     )
-    return AsyncRetry(predicate=transient, initial=0.5, maximum=10.0, multiplier=2.0, timeout=RETRY_TIMEOUT)
+    return AsyncRetry(predicate=transient, initial=timing.pause, maximum=10.0, multiplier=2.0, timeout=timing.retry)
 
 
 class _translated:

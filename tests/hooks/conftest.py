@@ -1,0 +1,79 @@
+"""The product's hooks against a real local cloud, through the real Google and SSH clients."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+import yaml
+
+from airflow_tpu.core.grant import Grant
+from airflow_tpu.hooks.artifacts import ArtifactsHook
+from airflow_tpu.hooks.run import Login
+from airflow_tpu.hooks.tpu_client import TPUClient
+from localcloud.server import LocalCloudConfig
+from localcloud.settings import Settings
+from localcloud.testing import BackgroundCloud
+from tests.hooks.site import BUCKET, INCLUDE, Site
+
+Open = Callable[..., Site]
+
+
+@pytest.fixture(scope="session")
+def login() -> Login:
+    """A key pair of this test session."""
+    return Login("trainer", asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode())
+
+
+@pytest.fixture(scope="session")
+def grant() -> Grant:
+    """The grant of the local cloud."""
+    return Grant.parse(yaml.safe_load((INCLUDE / "grants" / "local.yaml").read_text(encoding="utf-8")))
+
+
+@pytest.fixture
+def open_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, login: Login, grant: Grant) -> Iterator[Open]:
+    """Start a local cloud with some settings; the connection of the process leads to the last one started."""
+    with ExitStack() as stack:
+
+        def start(tier: str = "inprocess", **settings: Any) -> Site:
+            config = LocalCloudConfig(
+                tmp_path / "cloud", Settings(**settings), tier=tier, buckets={BUCKET: "US-CENTRAL1"}
+            )
+            cloud = stack.enter_context(BackgroundCloud(config))
+            monkeypatch.setenv("AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT", json.dumps(connection(cloud)))
+            return Site(cloud, ArtifactsHook(), login, grant)
+
+        yield start
+
+
+def connection(cloud: BackgroundCloud) -> dict[str, Any]:
+    """The Airflow connection that leads to a local cloud."""
+    ends = cloud.endpoints
+    extra = {
+        "project": ends.project_id,
+        "is_anonymous": True,
+        "tpu_api_endpoint": ends.tpu_api_endpoint,
+        "tpu_insecure": True,
+        "storage_api_endpoint": ends.storage_api_endpoint,
+        "ssh_port": ends.ssh_port,
+    }
+    return {"conn_type": "google_cloud_platform", "extra": extra}
+
+
+@pytest.fixture
+def site(open_site: Open) -> Site:
+    """A local cloud with usual settings; its VMs are the cheapest there are."""
+    return open_site()
+
+
+@pytest.fixture
+async def client(site: Site) -> AsyncIterator[TPUClient]:
+    """The product's client, connected, with short time limits."""
+    async with site.client() as connected:
+        yield connected

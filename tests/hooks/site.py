@@ -1,0 +1,114 @@
+"""A local cloud with everything a hook talks to, and short ways to ask about it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.auth.credentials import AnonymousCredentials
+
+from airflow_tpu.core.catalogue import Catalogue
+from airflow_tpu.core.grant import Grant
+from airflow_tpu.core.lease import Lease
+from airflow_tpu.core.names import RunKey
+from airflow_tpu.core.tpu import Tier, TPUSpec
+from airflow_tpu.hooks.artifacts import ArtifactsHook
+from airflow_tpu.hooks.boot import Access
+from airflow_tpu.hooks.connection import ConnectionOptions
+from airflow_tpu.hooks.lease import LeaseStore
+from airflow_tpu.hooks.ledger import LedgerStore
+from airflow_tpu.hooks.login import public_key_line
+from airflow_tpu.hooks.provision import Order, Provisioner
+from airflow_tpu.hooks.run import Login
+from airflow_tpu.hooks.tpu_client import APIEndpoint, CallTiming, TPUClient
+from airflow_tpu.hooks.waits import Pace
+from localcloud.testing import BackgroundCloud
+
+INCLUDE = Path(__file__).resolve().parents[2] / "include"
+BUCKET = "trc-local"
+ROOT = f"gs://{BUCKET}/trc"
+ZONE = "us-central1-f"
+PARENT = f"projects/local-project/locations/{ZONE}"
+KEY = RunKey("tpu_train", "manual__2026-01-01T00:00:00+00:00")
+QUICK = CallTiming(answer=1.0, retry=3.0, pause=0.02)
+
+
+def now() -> dt.datetime:
+    """This moment, as an aware instant."""
+    return dt.datetime.now(dt.UTC)
+
+
+def pace(seconds: float = 20.0) -> Pace:
+    """Look often, give up soon."""
+    return Pace(0.05, now() + dt.timedelta(seconds=seconds))
+
+
+@dataclass(frozen=True)
+class Site:
+    """One local cloud and the stores of one grant in its bucket.
+
+    :param cloud: the local cloud.
+    :param storage: Cloud Storage through the connection ``google_cloud_default``.
+    :param login: the user of the TPU VMs.
+    :param grant: what may be used.
+    """
+
+    cloud: BackgroundCloud
+    storage: ArtifactsHook
+    login: Login
+    grant: Grant
+
+    @property
+    def leases(self) -> LeaseStore:
+        """Where leases are kept."""
+        return LeaseStore(self.storage, ROOT)
+
+    @property
+    def ledger(self) -> LedgerStore:
+        """Where incarnations are recorded."""
+        return LedgerStore(self.storage, ROOT)
+
+    @property
+    def access(self) -> Access:
+        """How to log in to the TPU VMs."""
+        return Access(self.login, ConnectionOptions(ssh_port=self.cloud.endpoints.ssh_port))
+
+    def client(self, timing: CallTiming = QUICK) -> TPUClient:
+        """The product's client, to be entered."""
+        endpoint = APIEndpoint("local-project", AnonymousCredentials(), self.cloud.endpoints.tpu_api_endpoint, True)
+        return TPUClient(endpoint, timing)
+
+    def provisioner(self, client: TPUClient) -> Provisioner:
+        """What ensures a TPU."""
+        return Provisioner(client, self.leases, self.ledger)
+
+    def lease(self, key: RunKey = KEY) -> Lease:
+        """Take the lease (again)."""
+        return self.leases.acquire(key, ZONE, now() + dt.timedelta(hours=1))
+
+    def order(self, queued: bool = False, **changes: Any) -> Order:
+        """An order of one spot v2-8."""
+        fields: dict[str, Any] = {"zone": ZONE, "accelerator_type": "v2-8", "tier": Tier.SPOT, **changes}
+        kind = Catalogue.load(INCLUDE / "catalogue").types[fields["accelerator_type"]]
+        spec = TPUSpec("local-project", runtime_version=kind.default_runtime, queued=queued, **fields)
+        return Order(spec, kind, self.grant, {}, "", public_key_line(self.login))
+
+    def calls(self, method: str) -> list[Mapping[str, Any]]:
+        """Calls of one method of the TPU API, oldest first."""
+        audit = self.cloud.call(lambda: self.cloud.cloud.dump(calls=True))["audit"]
+        return [call for call in audit if call["method"] == f"Tpu/{method}"]
+
+    def nodes(self) -> dict[str, str]:
+        """State of every node by its id."""
+        return {row["name"].rpartition("/")[2]: row["state"] for row in self.cloud.snapshot()["nodes"]}
+
+    def queued(self) -> dict[str, str]:
+        """State of every queued resource by its id."""
+        return {row["name"].rpartition("/")[2]: row["state"] for row in self.cloud.snapshot()["queued_resources"]}
+
+    def ready_seconds(self) -> float:
+        """READY seconds of all nodes as the meter has them."""
+        return float(self.cloud.meter()["ready_seconds"])
