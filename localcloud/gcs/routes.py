@@ -115,6 +115,8 @@ def _op(call: Call, op: str) -> str:
         return "objects.media"
     if op == "objects.insert" and call.query.get("uploadType") == "resumable":
         return "uploads.start"
+    if op == "uploads.put" and call.headers.get("Content-Range", "").startswith("bytes */"):
+        return "uploads.status"
     return op
 
 
