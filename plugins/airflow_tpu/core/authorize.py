@@ -12,6 +12,7 @@ from airflow_tpu.core.allowance import Allowance
 from airflow_tpu.core.catalogue import AcceleratorType
 from airflow_tpu.core.grant_file import Grant
 from airflow_tpu.core.inventory import Inventory
+from airflow_tpu.core.reservations import NOTHING, Reservations
 from airflow_tpu.core.tpu import TPUSpec
 from airflow_tpu.errors import Fault, GrantViolation
 
@@ -95,20 +96,23 @@ class Permit:
         }
 
 
-def authorize(grant: Grant, request: Request, inventory: Inventory, now: datetime) -> Permit:
+def authorize(
+    grant: Grant, request: Request, inventory: Inventory, now: datetime, reserved: Reservations = NOTHING
+) -> Permit:
     """Decide, from the grant, the project's whole inventory and the buckets' locations.
 
     :param grant: what may be used.
     :param request: what is wanted.
     :param inventory: everybody's nodes and queued resources, taken just now.
     :param now: aware instant.
+    :param reserved: what runs have taken although the API cannot show it yet; it counts like a TPU.
     :return: a permit with the allowance that covers the TPU. If something is not free and the request gives a
         reason, a permit that says so: without an allowance, unless only the buckets were at fault.
     :raises GrantViolation: it is not covered.
     :raises GrantExpired: nothing but the term is against it.
     :raises GrantUnknown: nothing but what could not be read is against it.
     """
-    allowance, verdict = coverage.cover(grant, request, inventory)
+    allowance, verdict = coverage.cover(grant, request, reserved.added_to(inventory, now))
     verdict += coverage.project(grant, request)
     verdict += coverage.term(grant, request, now)
     traffic = coverage.buckets(request)

@@ -71,6 +71,13 @@ def condemn(living: Iterable[Living], leases: Mapping[str, LeaseState], now: dt.
     return found
 
 
+def is_over(lease: LeaseState | None, now: dt.datetime) -> bool:
+    """Whether the run of a lease will ask for nothing any more; False as long as nobody can say."""
+    if lease is None or lease.expires_at <= now:
+        return True
+    return lease.run_state == "" or lease.run_state in RUN_OVER
+
+
 def _reason(item: Living, lease: LeaseState | None, now: dt.datetime) -> str:
     expires = expires_of(item.labels)
     if lease is not None and lease.expires_at > now:

@@ -78,15 +78,16 @@ class ArtifactsHook(GCSHook):
 
         :raises ConfigError: the bucket does not exist.
         """
-        from google.api_core.exceptions import Forbidden, NotFound
+        found = self._metadata("artifacts_uri", bucket)
+        return None if found is None else str(found.location).upper()
 
-        try:
-            return str(self._client.get_bucket(bucket, timeout=TIMEOUT).location).upper()
-        except Forbidden:
-            return None
-        except NotFound as error:
-            fault = Fault("artifacts_uri", f"gs://{bucket}", "names a bucket that does not exist")
-            raise ConfigError([fault]) from error
+    def project_number(self, bucket: str) -> str | None:
+        """Number of the project that a bucket belongs to; None when it may not be read.
+
+        :raises ConfigError: the bucket does not exist.
+        """
+        found = self._metadata("bucket", bucket)
+        return None if found is None or not found.project_number else str(found.project_number)
 
     def listing(self, uri: str) -> list[ObjectInfo]:
         """Every object whose URI begins with this text, all pages."""
@@ -149,6 +150,17 @@ class ArtifactsHook(GCSHook):
             self._bucket(bucket).blob(name).delete(timeout=TIMEOUT)
         except NotFound:
             self.log.debug("%s is gone already", uri)
+
+    def _metadata(self, field: str, bucket: str) -> Bucket | None:
+        from google.api_core.exceptions import Forbidden, NotFound
+
+        try:
+            return self._client.get_bucket(bucket, timeout=TIMEOUT)
+        except Forbidden:
+            return None
+        except NotFound as error:
+            fault = Fault(field, f"gs://{bucket}", "names a bucket that does not exist")
+            raise ConfigError([fault]) from error
 
     def _own_lost_answer(self, uri: str, data: Mapping[str, Any]) -> int | None:
         # A write whose answer was lost is repeated by the client and then fails its own precondition.

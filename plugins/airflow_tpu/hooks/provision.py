@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from airflow_tpu.core.authorize import Request, authorize
 from airflow_tpu.core.ledger import Opened
 from airflow_tpu.core.names import incarnation_of, is_ours, labels, token_of
+from airflow_tpu.core.reservations import NOTHING, Reservation, Reservations
 from airflow_tpu.core.tpu import Phase, QueuedView, TPUSpec, TPUView
 from airflow_tpu.errors import NameTaken, ResourceNotFound, TransientError
 from airflow_tpu.hooks.census import Census, take_census
+from airflow_tpu.hooks.reservations import ReservationStore
 from airflow_tpu.hooks.tpu_wire import Stamp
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from airflow_tpu.core.catalogue import AcceleratorType
     from airflow_tpu.core.grant_file import Grant
     from airflow_tpu.core.lease import Lease
+    from airflow_tpu.core.names import RunKey
     from airflow_tpu.hooks.lease import LeaseStore
     from airflow_tpu.hooks.ledger import LedgerStore
     from airflow_tpu.hooks.tpu_client import TPUClient
@@ -47,6 +50,7 @@ class Order:
     :param bucket_locations: location of every ``gs://`` argument, None where unknown.
     :param paid_reason: why paid use is accepted, empty when it is not.
     :param ssh_keys: metadata line with the public key.
+    :param project_number: number of the project that holds the grant's bucket, None where it may not be read.
     """
 
     spec: TPUSpec
@@ -55,22 +59,39 @@ class Order:
     bucket_locations: Mapping[str, str | None]
     paid_reason: str
     ssh_keys: str
+    project_number: str | None = None
 
-    def permit(self, census: Census, lease: Lease, now: dt.datetime) -> Permit:
-        """Ask the grant.
-
-        :raises GrantError: with all reasons.
-        """
-        request = Request(
+    def request(self, key: RunKey, planned_end: dt.datetime) -> Request:
+        """What the grant is asked for."""
+        return Request(
             spec=self.spec,
             accelerator=self.accelerator,
-            planned_end=lease.expires_at,
+            planned_end=planned_end,
             bucket_locations=self.bucket_locations,
-            project_number=None,
+            project_number=self.project_number,
             paid_reason=self.paid_reason,
-            owner=lease.key.digest,
+            owner=key.digest,
         )
-        return authorize(self.grant, request, census.inventory(), now)
+
+    def permit(self, census: Census, lease: Lease, now: dt.datetime, reserved: Reservations = NOTHING) -> Permit:
+        """Ask the grant.
+
+        :param census: what was alive at ``now``.
+        :param reserved: what runs have taken although the census cannot show it yet.
+        :raises GrantError: with all reasons.
+        """
+        request = self.request(lease.key, lease.expires_at)
+        return authorize(self.grant, request, census.inventory(), now, reserved)
+
+    def reserve(self, store: ReservationStore, census: Census, lease: Lease, now: dt.datetime) -> Permit:
+        """Ask the grant and take the chips from it, in one step that no other run can get in between.
+
+        :param store: where every run writes what it takes.
+        :param census: what was alive at ``now``.
+        :raises GrantError: with all reasons; nothing was taken.
+        """
+        wanted = Reservation.of(lease.key, self.spec, self.accelerator.chips, lease.expires_at)
+        return store.take(wanted, lambda reserved: self.permit(census, lease, now, reserved))
 
 
 @dataclass(frozen=True)
@@ -156,7 +177,7 @@ class Provisioner:
 
     async def _create(self, order: Order, census: Census, lease: Lease) -> Target:
         now = dt.datetime.now(dt.UTC)
-        permit = order.permit(census, lease, now)
+        permit = order.reserve(ReservationStore(self.leases.hook, self.leases.root), census, lease, now)
         lease = self.leases.update(lease, lambda current: current.next_incarnation(census.last_incarnation(lease.key)))
         self.ledger.open(_opened(order, permit, lease, now))
         stamp = Stamp(

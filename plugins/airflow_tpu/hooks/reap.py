@@ -10,16 +10,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.lease import Lease
-from airflow_tpu.core.names import is_managed
-from airflow_tpu.core.reaping import LeaseState, Sentence, condemn
+from airflow_tpu.core.names import is_managed, run_of
+from airflow_tpu.core.reaping import LeaseState, Sentence, condemn, is_over
 from airflow_tpu.errors import TPUError
 from airflow_tpu.hooks.release import closing
 
 if TYPE_CHECKING:
+    from airflow_tpu.core.reservations import Reservations
     from airflow_tpu.core.tpu import QueuedView, TPUView
     from airflow_tpu.hooks.census import Census
     from airflow_tpu.hooks.lease import LeaseStore
     from airflow_tpu.hooks.ledger import LedgerStore
+    from airflow_tpu.hooks.reservations import ReservationStore
     from airflow_tpu.hooks.tpu_client import TPUClient
 
 log = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ class Reaped:
     :param foreign: resources that are not ours; never touched, but their chips count and may cost money.
     :param unreachable: zones that did not answer: nobody can say what lives there.
     :param closed: ledger records that were open without a TPU behind them.
+    :param released: runs whose reservation was given back, because they will create nothing any more.
     """
 
     deleted: list[Sentence] = field(default_factory=list)
@@ -44,6 +47,7 @@ class Reaped:
     foreign: list[str] = field(default_factory=list)
     unreachable: tuple[str, ...] = ()
     closed: list[str] = field(default_factory=list)
+    released: list[str] = field(default_factory=list)
 
 
 async def reap(client: TPUClient, census: Census, leases: Mapping[str, LeaseState]) -> Reaped:
@@ -87,6 +91,22 @@ def close_forgotten(ledger: LedgerStore, leases: list[Lease], census: Census) ->
             ledger.close(closing(event, known.get(event.run), None))
             closed.append(event.node_id)
     return closed
+
+
+def release_forgotten(
+    store: ReservationStore, reserved: Reservations, leases: Mapping[str, LeaseState], census: Census
+) -> list[str]:
+    """Give back what runs without a right or without an end have reserved; what has a TPU waits for its delete.
+
+    :param reserved: read *before* the leases: a lease is taken before its reservation.
+    :return: names of the runs.
+    """
+    now = dt.datetime.now(dt.UTC)
+    living = {run_of(node.labels) for node in census.nodes} | {run_of(item.labels) for item in census.queued}
+    gone = [entry for entry in reserved.entries if entry.owner not in living and is_over(leases.get(entry.owner), now)]
+    if gone:
+        store.drop(gone)
+    return [entry.run for entry in gone]
 
 
 async def _execute(client: TPUClient, sentence: Sentence, done: Reaped) -> None:

@@ -18,6 +18,7 @@ from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.ledger import LedgerStore
 from airflow_tpu.hooks.login import public_key_line, read_login
 from airflow_tpu.hooks.provision import Order
+from airflow_tpu.hooks.reservations import ReservationStore
 
 if TYPE_CHECKING:
     from airflow_tpu.core.catalogue import AcceleratorType, Catalogue
@@ -108,6 +109,11 @@ class Workbench:
         return LedgerStore(self.storage, store_root(self.grant))
 
     @cached_property
+    def reservations(self) -> ReservationStore:
+        """What runs have taken from the grant."""
+        return ReservationStore(self.storage, store_root(self.grant))
+
+    @cached_property
     def access(self) -> Access:
         """Login and port of the TPU VMs."""
         from airflow.sdk import BaseHook
@@ -144,6 +150,7 @@ class Workbench:
             bucket_locations=bucket_locations(self.storage, uris),
             paid_reason=self.conf.allow_paid_reason,
             ssh_keys=public_key_line(self.access.login, self.connections.ssh_conn_id),
+            project_number=self.storage.project_number(self.grant.bucket),
         )
 
     def deadline(self, started: dt.datetime) -> dt.datetime:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
@@ -26,19 +25,16 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Refuse with every reason, or describe what covers the run."""
+        from airflow_tpu.hooks.census import take_census
+
         bench = self.bench(context)
         end = bench.deadline(dt.datetime.now(dt.UTC))
         self._alone(bench, end)
         order = bench.order()
-        request = Request(
-            spec=order.spec,
-            accelerator=order.accelerator,
-            planned_end=end,
-            bucket_locations=order.bucket_locations,
-            paid_reason=order.paid_reason,
-            owner=bench.key.digest,
-        )
-        permit = authorize(bench.grant, request, asyncio.run(self._inventory(bench)), dt.datetime.now(dt.UTC))
+        reserved = bench.reservations.read()
+        inventory = bench.tpu.run(take_census).inventory()
+        request = order.request(bench.key, end)
+        permit = authorize(bench.grant, request, inventory, dt.datetime.now(dt.UTC), reserved)
         self.log.info("%s", permit)
         self.log.info("the grant ends %s", bench.grant.ends_at)
         return permit.to_json()
@@ -47,9 +43,3 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
         """What the grant file alone refuses is refused before any API call."""
         request = Request(bench.spec, bench.accelerator, end, paid_reason=bench.conf.allow_paid_reason)
         authorize(bench.grant, request, Inventory(), dt.datetime.now(dt.UTC))
-
-    async def _inventory(self, bench: Workbench) -> Inventory:
-        from airflow_tpu.hooks.census import take_census
-
-        async with bench.tpu.client() as client:
-            return (await take_census(client)).inventory()

@@ -31,18 +31,21 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """One round."""
         from airflow_tpu.hooks.census import take_census
-        from airflow_tpu.hooks.reap import close_forgotten, lease_states, reap
+        from airflow_tpu.hooks.reap import close_forgotten, lease_states, reap, release_forgotten
 
         bench = self.bench(context)
         census = bench.tpu.run(take_census)
+        reserved = bench.reservations.readable()
         states = lease_states(bench.leases, _run_state)
         done = bench.tpu.run(lambda client: reap(client, census, states))
         done.closed = close_forgotten(bench.ledger, bench.leases.all(), census)
+        done.released = release_forgotten(bench.reservations, reserved, states, census)
         self._tell(done)
         return {
             "deleted": [sentence.name for sentence in done.deleted],
             "foreign": done.foreign,
             "closed": done.closed,
+            "released": done.released,
         }
 
     def _tell(self, done: Reaped) -> None:
@@ -52,6 +55,8 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
             self.log.info("not ours, left alone: %s", line)
         for node_id in done.closed:
             self.log.info("closed the ledger record of %s, which is gone", node_id)
+        for run in done.released:
+            self.log.info("gave back to the grant what %s had reserved", run)
         if done.failed or done.unreachable:
             failed = "; ".join(f"{name}: {text}" for name, text in done.failed.items())
             raise TransientError(

@@ -53,7 +53,7 @@ class CloudTPUCreateOperator(CloudTPUProvisionOperator):
 class CloudTPUDeleteOperator(CloudTPUBaseOperator):
     """Delete everything of this run, wait until it is gone, close the ledger, give the lease back.
 
-    It needs neither XCom nor the grant to delete; a TPU that is gone already is a success; a colleague's TPU is
+    It needs neither XCom nor a permit to delete; a TPU that is gone already is a success; a colleague's TPU is
     never touched. Use it as the teardown of the lease.
 
     :return: the incarnations that were alive, and how they ended.
@@ -106,6 +106,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         self.defer(trigger=CloudTPUGoneTrigger(watch=self.watch(nobody, until).to_json()), method_name="execute_gone")
 
     def _done(self, bench: Workbench, endings: list[Ending]) -> list[dict[str, str]]:
+        bench.reservations.release(bench.key.digest)
         bench.leases.release(bench.key)
         self.log.info("nothing of %s is left in the project", bench.key.name)
         return [{"node": ending.node_id, "reason": str(ending.reason)} for ending in endings]
