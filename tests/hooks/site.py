@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from google.auth.credentials import AnonymousCredentials
+from google.cloud import tpu_v2
 
 from airflow_tpu.core.catalogue import Catalogue
 from airflow_tpu.core.grant import Grant
@@ -25,7 +26,7 @@ from airflow_tpu.hooks.provision import Order, Provisioner
 from airflow_tpu.hooks.run import Login
 from airflow_tpu.hooks.tpu_client import APIEndpoint, CallTiming, TPUClient
 from airflow_tpu.hooks.waits import Pace
-from localcloud.testing import BackgroundCloud
+from localcloud.testing import BackgroundCloud, eventually
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 BUCKET = "trc-local"
@@ -95,6 +96,14 @@ class Site:
         kind = Catalogue.load(INCLUDE / "catalogue").types[fields["accelerator_type"]]
         spec = TPUSpec("local-project", runtime_version=kind.default_runtime, queued=queued, **fields)
         return Order(spec, kind, self.grant, {}, "", public_key_line(self.login))
+
+    def foreign_node(self, node_id: str, labels: Mapping[str, str] | None = None) -> None:
+        """Create a node as somebody else would, without our client."""
+        node = {"accelerator_type": "v2-8", "runtime_version": "tpu-ubuntu2204-base", "labels": dict(labels or {})}
+        request = tpu_v2.CreateNodeRequest(parent=PARENT, node_id=node_id, node=node)
+        state = self.cloud.cloud.state
+        self.cloud.call(lambda: state.methods["Tpu/CreateNode"](request))
+        eventually(lambda: self.nodes()[node_id], lambda found: found == "READY")
 
     def calls(self, method: str) -> list[Mapping[str, Any]]:
         """Calls of one method of the TPU API, oldest first."""

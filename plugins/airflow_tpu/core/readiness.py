@@ -61,7 +61,8 @@ def _queued_error(seen: Sighting) -> TPUError | None:
         return None
     if queued.phase is Phase.FAILED:
         return classify(queued.error_code or 13, queued.error_message or "the queued resource failed", "", queued.name)
-    if queued.phase is Phase.LOST:
+    if queued.phase is Phase.LOST and queued.state != "SUSPENDING":
+        # SUSPENDING is on the way to SUSPENDED (preempted) or to FAILED (a stock-out, say): only the end tells.
         return TPUPreempted(f"queued resource {queued.name} is {queued.state}: Google took the TPU back.")
     return None
 

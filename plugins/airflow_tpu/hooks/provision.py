@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.authorize import Request, authorize
 from airflow_tpu.core.ledger import Opened
-from airflow_tpu.core.names import incarnation_of, is_ours, labels, token_of
+from airflow_tpu.core.names import incarnation_of, labels, token_of
 from airflow_tpu.core.reservations import NOTHING, Reservation, Reservations
 from airflow_tpu.core.tpu import Phase, QueuedView, TPUSpec, TPUView
-from airflow_tpu.errors import NameTaken, ResourceNotFound, TransientError
+from airflow_tpu.errors import DeadlineExceeded, NameTaken, ResourceNotFound, TransientError
 from airflow_tpu.hooks.census import Census, take_census
+from airflow_tpu.hooks.release import close_ended, close_incarnations, delete_seen
 from airflow_tpu.hooks.reservations import ReservationStore
 from airflow_tpu.hooks.tpu_wire import Stamp
+from airflow_tpu.hooks.waits import Pace, until_gone
 
 if TYPE_CHECKING:
     from airflow_tpu.core.authorize import Permit
@@ -38,6 +40,11 @@ log = logging.getLogger(__name__)
 
 # Any fixed namespace does: the same incarnation always asks with the same request id.
 _NAMESPACE = uuid.UUID("6f1f8b2e-6d0b-4b43-9f6f-1f4a3c8f6a11")
+
+HUSK_WINDOW = dt.timedelta(minutes=3)
+"""How long the next create waits for the last incarnation's husk to go; after it the quota decides."""
+
+_HUSK_POLL = 0.5
 
 
 @dataclass(frozen=True)
@@ -149,19 +156,31 @@ class Provisioner:
         living = census.living(lease.key)
         if living is not None:
             return await self._adopt(order.spec, living, lease)
-        await self.sweep(census, lease)
-        return await self._create(order, census, lease)
+        last = census.last_incarnation(lease.key)
+        if await self._sweep(census, lease):
+            census = await take_census(self.client)  # the grant is asked with what is alive now
+        return await self._create(order, census, lease, last)
 
-    async def sweep(self, census: Census, lease: Lease) -> None:
-        """Delete what is left of this run's earlier incarnations: husks hold quota and names until deleted."""
-        for queued in census.queued:
-            if is_ours(queued.labels, lease.key):
-                log.info("deleting the husk %s (%s)", queued.name, queued.state)
-                await self.client.delete_queued_resource(queued.name)
-        for node in census.nodes:
-            if is_ours(node.labels, lease.key):
-                log.info("deleting the husk %s (%s)", node.name, node.state)
-                await self.client.delete_node(node.name)
+    async def _sweep(self, census: Census, lease: Lease) -> bool:
+        """Delete what is left of this run's earlier incarnations, wait until it is gone, end their records.
+
+        Husks hold quota and names until they are deleted (https://github.com/skypilot-org/skypilot/pull/1483).
+
+        :return: whether there was anything.
+        """
+        swept = await delete_seen(self.client, census, lease.key)
+        for ending in swept.endings:
+            log.info("deleting the husk %s (%s)", ending.node_id, ending.reason)
+        # In a zone that does not answer an incarnation may be alive: then only what was seen has ended.
+        close = close_ended if census.unreachable else close_incarnations
+        close(self.ledger, lease, lease.key, swept.endings)
+        if not swept.endings:
+            return False
+        try:
+            await until_gone(self.client, lease.key, Pace(_HUSK_POLL, dt.datetime.now(dt.UTC) + HUSK_WINDOW))
+        except DeadlineExceeded as error:
+            log.warning("creating all the same: %s", error)
+        return True
 
     async def _adopt(self, spec: TPUSpec, living: TPUView | QueuedView, lease: Lease) -> Target:
         mine = token_of(living.labels) == lease.token
@@ -175,10 +194,10 @@ class Provisioner:
             await self.client.relabel(living.name, {**living.labels, **labels(lease.key, stamp)})
         return target_of(replace(found, queued=bool(living.queued_resource)), living.node_id)
 
-    async def _create(self, order: Order, census: Census, lease: Lease) -> Target:
+    async def _create(self, order: Order, census: Census, lease: Lease, last: int) -> Target:
         now = dt.datetime.now(dt.UTC)
         permit = order.reserve(ReservationStore(self.leases.hook, self.leases.root), census, lease, now)
-        lease = self.leases.update(lease, lambda current: current.next_incarnation(census.last_incarnation(lease.key)))
+        lease = self.leases.update(lease, lambda current: current.next_incarnation(last))
         self.ledger.open(_opened(order, permit, lease, now))
         stamp = Stamp(
             node_id=lease.node_id,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.ledger import Closed, EndReason, Opened, TimeSource
 from airflow_tpu.core.names import token_of
-from airflow_tpu.core.tpu import Phase, QueuedView
-from airflow_tpu.errors import TransientError
+from airflow_tpu.core.tpu import Phase, QueuedView, TPUView
+from airflow_tpu.errors import TPUError, TransientError
 from airflow_tpu.hooks.census import Census, take_census
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from airflow_tpu.core.names import RunKey
     from airflow_tpu.hooks.ledger import LedgerStore
     from airflow_tpu.hooks.tpu_client import OperationView, TPUClient
+
+    Delete = Callable[[str], Awaitable[OperationView | None]]
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +41,26 @@ class Ending:
     source: TimeSource
 
 
+@dataclass(frozen=True)
+class Release:
+    """What came of asking for deletes.
+
+    :param endings: incarnations that were alive or left as husks, and how they ended.
+    :param failures: what could not be deleted or looked at.
+    """
+
+    endings: list[Ending]
+    failures: list[TPUError]
+
+    def check(self) -> None:
+        """Say that something may be left.
+
+        :raises TPUError: the first failure; the others are in the log.
+        """
+        if self.failures:
+            raise self.failures[0]
+
+
 async def request_delete(client: TPUClient, key: RunKey, token: str | None = None) -> list[Ending]:
     """Ask the API to delete every node and queued resource of a run; do not wait.
 
@@ -45,22 +68,50 @@ async def request_delete(client: TPUClient, key: RunKey, token: str | None = Non
     :param key: whose; a colleague's resources, or another run's, are never touched.
     :param token: delete only what carries this attempt's token (None: the whole run has ended).
     :return: how the incarnations found alive ended.
-    :raises TransientError: some zone did not answer, so nobody can say that nothing is left.
+    :raises TPUError: something could not be deleted, or some zone did not answer; the rest was asked for all the same.
     """
-    census = await take_census(client)
+    done = await delete_seen(client, await take_census(client), key, token)
+    done.check()
+    return done.endings
+
+
+async def delete_seen(client: TPUClient, census: Census, key: RunKey, token: str | None = None) -> Release:
+    """Ask for the delete of what a census has seen of a run; one failure does not stop the rest.
+
+    :param client: the Cloud TPU API.
+    :param census: what is there.
+    :param key: whose.
+    :param token: only what carries this attempt's token, None for everything of the run.
+    """
     nodes = [node for node in census.ours(key) if token in (None, token_of(node.labels))]
     queued = [item for item in census.queued_ours(key) if token in (None, token_of(item.labels))]
-    endings = {item.queued_id: _before_delete(item.queued_id, item.phase) for item in queued}
-    endings |= {node.node_id: _before_delete(node.node_id, node.phase) for node in nodes}
-    by_queue = {item.queued_id: await client.delete_queued_resource(item.name) for item in queued if _deletable(item)}
+    done = Release([], _unknown(census))
+    operations: dict[str, OperationView | None] = {}
+    for item in queued:
+        if _deletable(item):
+            operations[item.queued_id] = await _delete(client.delete_queued_resource, item.name, done)
     for node in nodes:
-        operation = by_queue.get(node.node_id)
-        if operation is None and node.phase is not Phase.DELETING:
-            operation = await client.delete_node(node.name)
-        endings[node.node_id] = _after_delete(endings[node.node_id], operation)
-    if census.unreachable:
-        raise TransientError(f"zones {', '.join(census.unreachable)} did not answer: what lives there is unknown")
-    return list(endings.values())
+        if operations.get(node.node_id) is None and node.phase is not Phase.DELETING:
+            operations[node.node_id] = await _delete(client.delete_node, node.name, done)
+    for node_id, ending in _endings(nodes, queued).items():
+        done.endings.append(_after_delete(ending, operations.get(node_id)))
+    return done
+
+
+async def _delete(method: Delete, name: str, done: Release) -> OperationView | None:
+    try:
+        return await method(name)
+    except TPUError as error:
+        log.error("could not delete %s: %s", name, error)
+        done.failures.append(error)
+        return None
+
+
+def _unknown(census: Census) -> list[TPUError]:
+    if not census.unreachable:
+        return []
+    zones = ", ".join(census.unreachable)
+    return [TransientError(f"zones {zones} did not answer: what lives there is unknown")]
 
 
 def left_of(census: Census, key: RunKey) -> list[str]:
@@ -69,19 +120,36 @@ def left_of(census: Census, key: RunKey) -> list[str]:
 
 
 def close_incarnations(ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: list[Ending]) -> None:
-    """Write *closed* for every incarnation of a run that has none.
+    """Write *closed* for every incarnation of a run that has none; only when nothing of the run is alive.
 
     :param ledger: where to.
     :param lease: what is known of each life; None when the lease is gone.
     :param key: the run.
     :param endings: incarnations that were alive when the delete was asked for.
     """
+    known = {ending.node_id: ending for ending in endings}
+    for event in _unclosed(ledger, key):
+        ledger.close(closing(event, lease, known.get(event.node_id)))
+
+
+def close_ended(ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: list[Ending]) -> None:
+    """Write *closed* for the incarnations named, and no other: more may be alive.
+
+    :param ledger: where to.
+    :param lease: what is known of each life.
+    :param key: the run.
+    :param endings: how they ended.
+    """
+    known = {ending.node_id: ending for ending in endings}
+    for event in _unclosed(ledger, key):
+        if event.node_id in known:
+            ledger.close(closing(event, lease, known[event.node_id]))
+
+
+def _unclosed(ledger: LedgerStore, key: RunKey) -> list[Opened]:
     events = ledger.events(key)
     closed = {event.node_id for event in events if isinstance(event, Closed)}
-    known = {ending.node_id: ending for ending in endings}
-    for event in events:
-        if isinstance(event, Opened) and event.node_id not in closed:
-            ledger.close(closing(event, lease, known.get(event.node_id)))
+    return [event for event in events if isinstance(event, Opened) and event.node_id not in closed]
 
 
 def closing(opened: Opened, lease: Lease | None, ending: Ending | None) -> Closed:
@@ -108,15 +176,26 @@ def closing(opened: Opened, lease: Lease | None, ending: Ending | None) -> Close
     )
 
 
-def _before_delete(node_id: str, phase: Phase) -> Ending:
+def _endings(nodes: list[TPUView], queued: list[QueuedView]) -> dict[str, Ending]:
+    """How each incarnation ended, by its id; a preempted queued resource deletes its node by itself."""
+    reasons = {item.queued_id: _reason(item.phase) for item in queued}
+    for item in nodes:
+        if reasons.get(item.node_id) is not EndReason.PREEMPTED:
+            reasons[item.node_id] = _reason(item.phase)
+    by_user = {item.queued_id for item in queued if item.phase is Phase.LOST and item.initiator == "USER"}
+    reasons |= dict.fromkeys(by_user, EndReason.DELETED)
+    now = dt.datetime.now(dt.UTC)
+    return {node_id: Ending(node_id, now, reason, TimeSource.OBSERVED) for node_id, reason in reasons.items()}
+
+
+def _reason(phase: Phase) -> EndReason:
     reasons = {
         Phase.USABLE: EndReason.FINISHED,
         Phase.UNHEALTHY: EndReason.FAILED,
         Phase.LOST: EndReason.PREEMPTED,
         Phase.DELETING: EndReason.DELETED,
     }
-    reason = reasons.get(phase, EndReason.NEVER_READY)
-    return Ending(node_id, dt.datetime.now(dt.UTC), reason, TimeSource.OBSERVED)
+    return reasons.get(phase, EndReason.NEVER_READY)
 
 
 def _after_delete(ending: Ending, operation: OperationView | None) -> Ending:

@@ -13,7 +13,7 @@ from airflow_tpu.core.ledger import TimeSource
 from airflow_tpu.core.readiness import Sighting, Wait, judge
 from airflow_tpu.errors import DeadlineExceeded, RateLimited, ResourceNotFound, TransientError
 from airflow_tpu.hooks.census import take_census
-from airflow_tpu.hooks.release import left_of
+from airflow_tpu.hooks.release import delete_seen, left_of
 
 if TYPE_CHECKING:
     from airflow_tpu.core.names import RunKey
@@ -95,13 +95,15 @@ async def until_ready(client: TPUClient, target: Target, pace: Pace) -> Arrival:
         if verdict.error is not None:
             raise verdict.error
         if verdict.ready is not None:
-            return _arrival(verdict.ready, target, operation, not_ready_at or patience.wait.since)
+            return _arrival(verdict.ready, target, operation, not_ready_at)
         not_ready_at = looked_at
         await patience.for_(verdict.waiting_for)
 
 
 async def until_gone(client: TPUClient, key: RunKey, pace: Pace) -> None:
     """Wait until the API no longer knows any node or queued resource of a run, in any zone.
+
+    What can be deleted only now is deleted on the way: a request that was SUSPENDING, a delete that failed.
 
     :raises DeadlineExceeded: something is still there; the message names it.
     """
@@ -115,6 +117,7 @@ async def until_gone(client: TPUClient, key: RunKey, pace: Pace) -> None:
         left = left_of(census, key) + [f"unreachable zone {zone}" for zone in census.unreachable]
         if not left:
             return
+        await delete_seen(client, census, key)
         await patience.for_(f"{', '.join(left)} to be gone")
 
 
@@ -156,8 +159,12 @@ async def _known(answer: Awaitable[T]) -> T | None:
         return None
 
 
-def _arrival(node: TPUView, target: Target, operation: OperationView | None, not_before: dt.datetime) -> Arrival:
+def _arrival(
+    node: TPUView, target: Target, operation: OperationView | None, not_ready_at: dt.datetime | None
+) -> Arrival:
     if not target.queued and operation is not None and operation.ended_at is not None:
         return Arrival(node, operation.ended_at, TimeSource.API)
-    # The API does not say since when. It was not READY at the last look: counted from there it is never too little.
-    return Arrival(node, not_before, TimeSource.OBSERVED)
+    # The API does not say since when. It was not READY at the last look, or, found READY at once (adopted), before it
+    # was created: counted from there it is never too little.
+    since = not_ready_at or node.created_at or dt.datetime.now(dt.UTC)
+    return Arrival(node, since, TimeSource.OBSERVED)
