@@ -79,7 +79,8 @@ class Follower:
         if time.monotonic() < self._next_heartbeat:
             return
         self._next_heartbeat = time.monotonic() + protocol.HEARTBEAT_SECS
-        self._send(protocol.HEARTBEAT, size=self._run.log_size(), progress=self._run.progress())
+        mirror = self._run.read(protocol.MIRROR_FILE)
+        self._send(protocol.HEARTBEAT, size=self._run.log_size(), progress=self._run.progress(), mirror=mirror)
         self._out.flush()
 
     def _send_end(self, now: state.State) -> None:

@@ -55,11 +55,11 @@ class Answer(NamedTuple):
 class Backoff:
     """Counts the failures in a row of one piece of work and pauses between its tries.
 
-    :param sleep: waits so many seconds.
+    :param pause: waits so many seconds.
     """
 
-    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._sleep = sleep
+    def __init__(self, pause: Callable[[float], object] = time.sleep) -> None:
+        self._pause = pause
         self._failures = 0
 
     def failed(self, error: Unavailable) -> None:
@@ -67,7 +67,7 @@ class Backoff:
         self._failures += 1
         if self._failures >= _TRIES:
             raise error
-        self._sleep(random.uniform(0.5, 1.0) * min(0.25 * 2**self._failures, 16.0))  # noqa: S311 - jitter, no secret
+        self._pause(random.uniform(0.5, 1.0) * min(0.25 * 2**self._failures, 16.0))  # noqa: S311 - jitter, no secret
 
     def progressed(self) -> None:
         """The next failure is the first one again."""
@@ -77,10 +77,12 @@ class Backoff:
 class Storage:
     """Cloud Storage, or what ``STORAGE_EMULATOR_HOST`` names instead.
 
+    :param pause: waits so many seconds between two tries.
     :raises ValueError: if that is no web address.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pause: Callable[[float], object] = time.sleep) -> None:
+        self._pause = pause
         emulator = os.environ.get("STORAGE_EMULATOR_HOST", "")
         if emulator and "://" not in emulator:
             emulator = "http://" + emulator
@@ -91,12 +93,16 @@ class Storage:
         # A proxy for the internet does not lead to an emulator on this machine.
         self._opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if emulator else []))
 
+    def backoff(self) -> Backoff:
+        """Count the failures of a new piece of work."""
+        return Backoff(self._pause)
+
     def request(self, method: str, url: str, body: bytes = b"", **headers: str) -> Answer:
         """Make a request that may safely be made twice; keep trying for a while.
 
         :raises Failure: with the last answer.
         """
-        backoff = Backoff()
+        backoff = self.backoff()
         while True:
             try:
                 return self.once(method, url, body, **headers)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from gcs_http import Answer, Backoff, Failure, Storage, Unavailable
+from gcs_http import Answer, Failure, Storage, Unavailable
 
 CHUNK_BYTES = 8 * 1024 * 1024  # a multiple of 256 KiB, as the protocol demands
 _SESSIONS = 3
@@ -22,6 +22,10 @@ _SESSIONS = 3
 
 class Changed(Exception):
     """The file is being written while it is read."""
+
+
+class Occupied(Failure):
+    """The name is taken by other content than was sent."""
 
 
 class Stored(NamedTuple):
@@ -93,6 +97,18 @@ class Source:
             raise Changed("was written to while it was read (%d bytes, then %d)" % (self.size, now.st_size))
 
 
+def split_uri(uri: str) -> tuple[str, str]:
+    """Return bucket and prefix of ``gs://bucket/prefix``.
+
+    :raises ValueError: if it is none.
+    """
+    bucket, _, prefix = uri[len("gs://") :].partition("/")
+    prefix = prefix.strip("/")
+    if not uri.startswith("gs://") or not bucket or not prefix:
+        raise ValueError("%r: expected gs://bucket/prefix" % uri)
+    return bucket, prefix
+
+
 class Bucket:
     """One bucket.
 
@@ -106,19 +122,24 @@ class Bucket:
 
     def listing(self, prefix: str) -> dict[str, Stored]:
         """Return the objects below a prefix; none if we may create but not list."""
+        try:
+            return self.entries(prefix)
+        except Failure as error:
+            if error.status == 403:
+                return {}
+            raise
+
+    def entries(self, prefix: str) -> dict[str, Stored]:
+        """Return the objects below a prefix.
+
+        :raises Failure: if they cannot be listed, for whatever reason: that is not the same as none.
+        """
         found: dict[str, Stored] = {}
         fields = "fields=nextPageToken,items(name,size,md5Hash,crc32c,generation)"
         url = "%s/storage/v1%s?prefix=%s&%s" % (self._storage.url, self._objects, quote(prefix, safe=""), fields)
         token = ""
         while True:
-            try:
-                page = self._storage.request(
-                    "GET", url + ("&pageToken=" + quote(token, safe="") if token else "")
-                ).json()
-            except Failure as error:
-                if error.status == 403:
-                    return {}
-                raise
+            page = self._storage.request("GET", url + ("&pageToken=" + quote(token, safe="") if token else "")).json()
             found.update((item["name"], Stored.read(item)) for item in page.get("items", []))
             token = page.get("nextPageToken", "")
             if not token:
@@ -144,12 +165,14 @@ class Bucket:
             # Either an answer to us was lost, or somebody else writes here: the content tells.
             stored = self._stat(name)
         if (stored.size, stored.md5) != (source.size, source.md5):
-            raise Failure(0, "the bucket holds other content of this name (generation %d)" % stored.generation)
+            raise Occupied(0, "the bucket holds other content of this name (generation %d)" % stored.generation)
         return stored
 
     def _stat(self, name: str) -> Stored:
-        url = "%s/storage/v1%s/%s" % (self._storage.url, self._objects, quote(name, safe=""))
-        return Stored.read(self._storage.request("GET", url).json())
+        return Stored.read(self._storage.request("GET", self._url(name)).json())
+
+    def _url(self, name: str) -> str:
+        return "%s/storage/v1%s/%s" % (self._storage.url, self._objects, quote(name, safe=""))
 
     def _upload(self, source: Source, name: str, generation: int, content_type: str) -> Stored:
         for _ in range(_SESSIONS):
@@ -177,7 +200,7 @@ class Bucket:
 
     def _send(self, session: str, source: Source) -> Answer:
         """Send chunk after chunk. After a failure ask first how much was kept; only failures without progress count."""
-        backoff = Backoff()
+        backoff = self._storage.backoff()
         offset: int | None = 0
         kept = 0
         while True:

@@ -13,7 +13,7 @@ import protocol
 import state
 import tree
 from gcs_http import Failure, Storage
-from gcs_upload import Bucket, Changed, Source, Stored
+from gcs_upload import Bucket, Changed, Source, Stored, split_uri
 from rundir import RunDir
 
 _AT_ONCE = 8
@@ -49,10 +49,7 @@ class Destination:
     """
 
     def __init__(self, uri: str, storage: Storage) -> None:
-        bucket, _, prefix = uri[len("gs://") :].partition("/")
-        prefix = prefix.strip("/")
-        if not uri.startswith("gs://") or not bucket or not prefix:
-            raise ValueError("%r: expected gs://bucket/prefix" % uri)
+        bucket, prefix = split_uri(uri)
         self.uri = "gs://%s/%s" % (bucket, prefix)
         self.prefix = prefix + "/"
         self._bucket = Bucket(storage, bucket)

@@ -8,6 +8,11 @@
     runner.py stop   --run NAME --attempt N --grace SECS
     runner.py push   --run NAME --attempt N --to gs://bucket/prefix
 
+and, for its own supervisor only, which reads their exit status::
+
+    runner.py restore --run NAME --attempt N
+    runner.py mirror  --run NAME --attempt N
+
 Answers are messages of :mod:`protocol` on stdout. Exit status: 0 answered, 2 an ``error`` message was the answer.
 """
 
@@ -28,6 +33,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     options = _parser().parse_args(arguments)
     out = sys.stdout.buffer
     try:
+        if options.command in ("restore", "mirror"):
+            return _help_supervisor(options)
         _dispatch(options)
     except BrokenPipeError:  # the client has gone; the run has not
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -37,6 +44,17 @@ def main(arguments: Optional[List[str]] = None) -> int:
         out.flush()
         return 2
     return 0
+
+
+def _help_supervisor(options: argparse.Namespace) -> int:
+    run = RunDir(options.run, options.attempt)
+    if options.command == "restore":
+        from restore import restore
+
+        return restore(run)
+    from mirror import mirror
+
+    return mirror(run)
 
 
 def _dispatch(options: argparse.Namespace) -> None:
@@ -72,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("start")
-    for name in ("follow", "status", "stop", "push"):
+    for name in ("follow", "status", "stop", "push", "restore", "mirror"):
         command = commands.add_parser(name)
         command.add_argument("--run", required=True)
         command.add_argument("--attempt", required=True, type=int)

@@ -72,4 +72,5 @@ def describe(run: RunDir) -> dict[str, Any]:
         "size": run.log_size(),
         "delivered": delivered.get("offset", 0),
         "progress": run.progress(),
+        "mirror": run.read(protocol.MIRROR_FILE),
     }

@@ -59,6 +59,10 @@ class Stopping:
         kill_at = time.monotonic() + max(grace, 0.0)
         self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
 
+    def left(self) -> float:
+        """Seconds of grace that are left; all of it while nobody asks."""
+        return self._grace if self._kill_at is None else self._kill_at - time.monotonic()
+
     def longest_wait(self) -> float:
         """Seconds until something may be due."""
         waits = [_LONGEST_WAIT_SECS]

@@ -12,16 +12,18 @@ import select
 import signal
 import subprocess
 import time
-from typing import Any, NamedTuple
+from typing import Any, Iterator, NamedTuple
 
 import protocol
 
 import procs
+from mirroring import Mirroring, runner_command
 from rundir import ReservedFile, RunDir
 from stopping import Stopping
 from surroundings import drain, environment, wake_on_signals
 
 _SWEEP_SECS = 2.0  # what leftovers get between TERM and KILL
+_LAST_PUSH_SECS = 2.0  # what the last checkpoint gets when the grace is used up
 _UNKILLABLE_SECS = 5.0  # a process stuck in the kernel must not keep the result from being recorded
 
 
@@ -45,6 +47,7 @@ class Supervisor:
         self._stopping = Stopping(run, job)
         self._log = os.open(str(run.log), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._result = ReservedFile(run.path / protocol.EXIT_FILE, 4096 + 2 * len(json.dumps(job.get("artifacts", []))))
+        self._mirroring = Mirroring(run, job, self._log)
         self._wakeup = wake_on_signals(self._stopping.ask)
         self._step: int | None = None
         self._status: int | None = None
@@ -53,32 +56,38 @@ class Supervisor:
         """Run the steps; ``ready`` is a pipe that is told about the first one."""
         started_at = time.time()
         phase, ending = self._run_steps(ready)
-        leftovers = self._sweep()
-        self._result.commit(
-            {
-                "exit_code": ending.exit_code,
-                "signal": ending.signal,
-                "signal_name": "" if ending.signal is None else signal.Signals(ending.signal).name,
-                "phase": phase,
-                "log_size": os.fstat(self._log).st_size,
-                "stopped": self._stopping.requested,
-                "deadline": self._stopping.past_deadline,
-                "leftovers_killed": leftovers,
-                "missing_artifacts": self._missing_artifacts(),
-                "started_at": started_at,
-                "ended_at": time.time(),
-            }
-        )
+        document = {
+            "exit_code": ending.exit_code,
+            "signal": ending.signal,
+            "signal_name": "" if ending.signal is None else signal.Signals(ending.signal).name,
+            "phase": phase,
+            "stopped": self._stopping.requested,
+            "deadline": self._stopping.past_deadline,
+            "leftovers_killed": self._sweep(),
+            "missing_artifacts": self._missing_artifacts(),
+            "started_at": started_at,
+            "ended_at": time.time(),
+        }
+        # What happens from here on is no part of the run: the deadline may pass while its checkpoint travels.
+        self._finish_mirroring(trusted=ending.signal is None)
+        self._result.commit({**document, **self._mirroring.result(), "log_size": os.fstat(self._log).st_size})
 
     def _run_steps(self, ready: int) -> tuple[str, Ending]:
-        setup = self._job.get("setup")
-        if setup:
-            ending = self._run_step(setup, ready)
-            if ending != Ending(0, None):
-                return "setup", ending
+        for phase, argv in self._steps():
+            ending = self._run_step(argv, ready)
+            if phase == protocol.RUN_PHASE or ending != Ending(0, None):
+                break
             if self._stopping.begun:
-                return "setup", Ending(protocol.EXIT_STOPPED, None)
-        return "run", self._run_step(self._job["argv"], ready)
+                return phase, Ending(protocol.EXIT_STOPPED, None)
+        return phase, ending
+
+    def _steps(self) -> Iterator[tuple[str, list[str]]]:
+        if self._mirroring.wanted:
+            yield protocol.RESTORE_PHASE, runner_command("restore", self._run)
+        self._mirroring.attend()
+        if self._job.get("setup"):
+            yield protocol.SETUP_PHASE, self._job["setup"]
+        yield protocol.RUN_PHASE, self._job["argv"]
 
     def _run_step(self, argv: list[str], ready: int) -> Ending:
         self._record(None)
@@ -108,11 +117,29 @@ class Supervisor:
             if self._status is not None:
                 break
             self._stopping.attend(self._below)
-            select.select([self._wakeup], [], [], self._stopping.longest_wait())
-            drain(self._wakeup)
+            if self._mirroring.begun:
+                self._mirroring.attend()
+            self._sleep(self._stopping.longest_wait())
         if os.WIFSIGNALED(self._status):
             return Ending(None, os.WTERMSIG(self._status))
         return Ending(os.WEXITSTATUS(self._status), None)
+
+    def _sleep(self, seconds: float) -> None:
+        select.select([self._wakeup], [], [], max(seconds, 0.0))
+        drain(self._wakeup)
+
+    def _finish_mirroring(self, trusted: bool) -> None:
+        """Give the last checkpoint what is left of the grace, and a moment if nothing is."""
+        self._mirroring.finish(trusted)
+        end = time.monotonic() + max(self._stopping.left(), _LAST_PUSH_SECS)
+        while self._mirroring.pid and time.monotonic() < end:
+            self._sleep(min(end - time.monotonic(), self._stopping.longest_wait()))
+            self._reap()
+            self._stopping.attend(list)
+            end = min(end, time.monotonic() + max(self._stopping.left(), _LAST_PUSH_SECS))
+        mirror = procs.read(self._mirroring.pid)
+        if self._mirroring.pid and mirror is not None:
+            procs.send(mirror, signal.SIGKILL)
 
     def _reap(self) -> None:
         """Collect every dead child, ours and adopted: a zombie would look alive for ever."""
@@ -125,10 +152,12 @@ class Supervisor:
                 return
             if pid == self._step:
                 self._status = status
+            self._mirroring.reaped(pid, status)
 
     def _below(self) -> list[procs.Process]:
+        """Everything of the command's: our own helper is not among it."""
         self._reap()
-        return procs.descendants(os.getpid())
+        return [process for process in procs.descendants(os.getpid()) if process.pid != self._mirroring.pid]
 
     def _sweep(self) -> int:
         """End what the command left behind: files must not change while they are copied."""

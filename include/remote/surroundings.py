@@ -19,7 +19,7 @@ def environment(run: RunDir, job: dict[str, Any]) -> dict[str, str]:
     """What the command finds in its environment: the login's, the client's, and the places of this attempt."""
     variables = {
         "PYTHONUNBUFFERED": "1",  # a line printed is a line in the log
-        "TRC_RESUME": "",
+        "TRC_RESUME": (run.read(protocol.RESTORED_FILE) or {}).get("path", ""),
         "TRC_RUN_ID": run.run,
         "TRC_ATTEMPT": str(run.attempt),
         "TRC_STOP_GRACE_SECS": str(job.get("grace_secs", 30.0)),

@@ -10,7 +10,8 @@ start       client: ``job`` (an object), ``bundle`` (``length``, ``sha256``); th
 started     ``run``, ``attempt``, ``pid``, ``start_time``, ``boot_id``, ``supervisor_pid``
 exists      the same, as far as known: somebody else has started this attempt
 log         ``offset``, ``length``, then the bytes
-heartbeat   ``size`` of the log, ``progress`` (what the script wrote to progress.json, or null)
+heartbeat   ``size`` of the log, ``progress`` (what the script wrote to progress.json, or null), ``mirror`` (null, or
+            ``last_step``, ``last_name``, ``last_at``, ``pending``, ``error``, ``fenced``: which checkpoint is safe)
 finished    ``result``: see :data:`RESULT_FIELDS`
 gone        ``reason`` (one of :data:`GONE_REASONS`), ``detail``: no result will ever come
 status      ``state`` (absent, running, finished, gone), ``size``, ``delivered``, ``progress``, ``result``, ``reason``
@@ -43,6 +44,8 @@ LOG_FILE = "log"
 STOP_FILE = "stop"
 STOP_REQUEST_FILE = "stop-request.json"
 DELIVERED_FILE = "delivered.json"
+MIRROR_FILE = "mirror.json"  # which checkpoint is safe in the bucket
+RESTORED_FILE = "restored.json"  # which checkpoint came from there
 PROGRESS_FILE = "progress.json"  # inside the output directory
 MANIFEST_FILE = "manifest.json"
 LOG_OBJECT = "log.txt"  # beside the manifest in the bucket; a browser shows it
@@ -69,7 +72,24 @@ SUPERVISOR_DIED = "supervisor-died"
 NO_PID = "no-pid"
 GONE_REASONS = (REBOOTED, SUPERVISOR_DIED, NO_PID)
 
-# exit_code and signal: exactly one of them is set. phase: setup or run. Times are Unix seconds.
+RESTORE_PHASE = "restore"  # checkpoints from the bucket
+SETUP_PHASE = "setup"  # requirements
+RUN_PHASE = "run"
+
+# What the supervisor tells the mirror when the command has ended.
+FINISH = b"finish"
+FINISH_KILLED = b"finish killed"
+
+# Null where no place for checkpoints was given. last_durable_step is null, too, if the script does not tell steps.
+CHECKPOINT_FIELDS = (
+    "checkpoint_durable",
+    "last_durable_step",
+    "mirror_error",
+    "resumed_step",
+    "resumed_saved_at",
+)
+
+# exit_code and signal: exactly one of them is set. phase: restore, setup or run. Times are Unix seconds.
 RESULT_FIELDS = (
     "exit_code",
     "signal",
@@ -82,6 +102,7 @@ RESULT_FIELDS = (
     "missing_artifacts",
     "started_at",
     "ended_at",
+    *CHECKPOINT_FIELDS,
 )
 
 EXIT_DONE = 0

@@ -11,6 +11,7 @@ from typing import Any
 from airflow_tpu.errors import ConfigError, Fault
 
 _RUN_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")  # as the runner demands: it becomes a directory
+_OBJECT_PREFIX = re.compile(r"gs://[^/]+/[^/].*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -48,6 +49,9 @@ class JobSpec:
     :param grace_secs: seconds between the request to stop and the kill.
     :param deadline: Unix time at which the worker stops the run by itself, None for never.
     :param artifacts: glob patterns below the output directory; each must match something when the run is done.
+    :param checkpoints_uri: ``gs://bucket/prefix`` of the run, equal for all its attempts: there its checkpoints are
+        mirrored while it runs, and a machine without any gets the newest from there. Empty: neither.
+    :param mirror_secs: seconds between two looks at the checkpoints.
     :raises ConfigError: with every fault at once.
     """
 
@@ -60,6 +64,8 @@ class JobSpec:
     grace_secs: float = 30.0
     deadline: float | None = None
     artifacts: tuple[str, ...] = ()
+    checkpoints_uri: str = ""
+    mirror_secs: float = 5.0
 
     def __post_init__(self) -> None:
         faults = [*self._name_faults(), *self._command_faults(), *self._time_faults(), *self._path_faults()]
@@ -96,11 +102,16 @@ class JobSpec:
             faults.append(Fault("grace_secs", self.grace_secs, "a number of seconds, 0 or more"))
         if self.deadline is not None and not 0 < self.deadline < float("inf"):
             faults.append(Fault("deadline", self.deadline, "a Unix time in seconds"))
+        if not 0 < self.mirror_secs < float("inf"):
+            faults.append(Fault("mirror_secs", self.mirror_secs, "a number of seconds, more than 0"))
         return faults
 
     def _path_faults(self) -> list[Fault]:
         paths = [("working_dir", self.working_dir), *(("artifacts", pattern) for pattern in self.artifacts)]
-        return [Fault(name, path, "must stay below its directory") for name, path in paths if not _stays_below(path)]
+        faults = [Fault(name, path, "must stay below its directory") for name, path in paths if not _stays_below(path)]
+        if self.checkpoints_uri and not _OBJECT_PREFIX.fullmatch(self.checkpoints_uri):
+            faults.append(Fault("checkpoints_uri", self.checkpoints_uri, "gs://bucket/prefix"))
+        return faults
 
     def to_json(self) -> dict[str, Any]:
         """The one JSON form, which is also what the runner reads."""
@@ -114,6 +125,8 @@ class JobSpec:
             "grace_secs": self.grace_secs,
             "deadline": self.deadline,
             "artifacts": list(self.artifacts),
+            "checkpoints_uri": self.checkpoints_uri,
+            "mirror_secs": self.mirror_secs,
         }
 
     @classmethod

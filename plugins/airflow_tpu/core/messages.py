@@ -46,10 +46,13 @@ class Heartbeat:
 
     :param size: bytes of the log now.
     :param progress: what the script wrote to ``progress.json``, None if nothing readable.
+    :param mirror: which checkpoint is safe in the bucket, None if none is wanted there; see
+        :mod:`airflow_tpu.protocol`.
     """
 
     size: int
     progress: Mapping[str, Any] | None = None
+    mirror: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

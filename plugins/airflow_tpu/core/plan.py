@@ -46,6 +46,11 @@ def artifacts_uri(conf: RunConf, run_name: str, attempt: int) -> str:
     return f"{conf.artifacts_uri}/{run_name}/attempt-{attempt}"
 
 
+def checkpoints_uri(conf: RunConf, run_name: str) -> str:
+    """Where a run's checkpoints outlive its TPUs: one place for all attempts, each of which writes below its own."""
+    return f"{conf.artifacts_uri}/{run_name}/checkpoints"
+
+
 def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attempt: Attempt) -> JobSpec:
     """The job of one attempt.
 
@@ -65,6 +70,7 @@ def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attemp
         setup=_SETUP if bundle.has_requirements else (),
         grace_secs=GRACE_SECONDS,
         deadline=attempt.deadline.timestamp(),
+        checkpoints_uri=checkpoints_uri(conf, attempt.run_name),
     )
 
 

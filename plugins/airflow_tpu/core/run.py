@@ -19,10 +19,9 @@ from airflow_tpu.errors import (
     TPUError,
 )
 
-_STOPPED = {
-    75: "stopped on request with its checkpoint safe; the next attempt resumes there",
-    76: "stopped on request before its last work was safe; the next attempt resumes from an earlier checkpoint",
-}
+_SAFE = "stopped on request with its checkpoint safe; the next attempt resumes there"
+_UNSAFE = "stopped on request before its last work was safe; the next attempt resumes from an earlier checkpoint"
+_STOPPED = frozenset({75, 76})
 _FINAL = {
     64: "the script refused its configuration",
     65: "the data are not the expected ones",
@@ -43,7 +42,7 @@ class RunResult:
 
     :param exit_code: exit status, None if a signal ended it.
     :param signal: number of the signal, None if it exited.
-    :param phase: ``setup`` (installing requirements) or ``run``.
+    :param phase: ``restore`` (checkpoints from the bucket), ``setup`` (installing requirements) or ``run``.
     :param stopped: somebody asked it to stop.
     :param deadline: it was stopped because its deadline had passed.
     :param missing_artifacts: declared artifacts that are not there.
@@ -51,6 +50,11 @@ class RunResult:
     :param log_size: bytes of its log.
     :param started_at: Unix seconds.
     :param ended_at: Unix seconds.
+    :param checkpoint_durable: the newest checkpoint is in the bucket; None if none was to be mirrored.
+    :param last_durable_step: training steps of the newest checkpoint there, None if there is none or it is unknown.
+    :param mirror_error: why the last try to mirror one failed, empty if it did not.
+    :param resumed_step: training steps of the checkpoint from the bucket that it began with, None as above.
+    :param resumed_saved_at: when that one was saved, in Unix seconds.
     """
 
     exit_code: int | None
@@ -63,6 +67,11 @@ class RunResult:
     log_size: int = 0
     started_at: float = 0.0
     ended_at: float = 0.0
+    checkpoint_durable: bool | None = None
+    last_durable_step: int | None = None
+    mirror_error: str = ""
+    resumed_step: int | None = None
+    resumed_saved_at: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -113,16 +122,29 @@ def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:
     if result.phase == "setup" and _ended_by_itself(result):
         return _failed(result, "the requirements could not be installed", tail)
     if result.exit_code in _STOPPED:
-        return RunInterrupted(f"the run {_STOPPED[result.exit_code]} ({result.how})")
+        return RunInterrupted(f"the run {_of_stop(result)} ({result.how})")
     if result.exit_code == 69:
         return AcceleratorMissing(
             f"the promised TPU did not initialise ({result.how}); the run did not fall back to CPU"
         )
     if result.exit_code == 74:
+        if result.phase == "restore":
+            return StorageUnreachable(
+                f"the run's checkpoints in the bucket could not be read, so it was not started ({result.how}): "
+                "starting from zero would throw its work away. Its log says why; the next try reads them again"
+            )
         return StorageUnreachable(f"the script could not reach its storage ({result.how})")
     if result.exit_code in _TRANSPORT:
         return ConnectionFailed(f"the connection ended, not the script ({result.how}); attaching again")
     return _of_signal_or_code(result, tail)
+
+
+def _of_stop(result: RunResult) -> str:
+    """The script's word is good for the disk; whether that disk's content has left the machine, the runner knows."""
+    if result.exit_code == 75 and (result.checkpoint_durable is not False or result.phase != "run"):
+        return _SAFE
+    because = f" ({result.mirror_error})" if result.mirror_error else ""
+    return _UNSAFE + because
 
 
 def _ended_by_itself(result: RunResult) -> bool:

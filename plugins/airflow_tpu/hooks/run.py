@@ -251,7 +251,7 @@ def _follow_message(frame: Frame) -> FollowMessage:
     if frame.kind == protocol.LOG:
         return LogChunk(fields["offset"], frame.payload)
     if frame.kind == protocol.HEARTBEAT:
-        return Heartbeat(fields["size"], fields["progress"])
+        return Heartbeat(fields["size"], fields["progress"], fields.get("mirror"))
     if frame.kind == protocol.FINISHED:
         return Finished(fields["result"])
     if frame.kind == protocol.GONE:

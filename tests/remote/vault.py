@@ -1,0 +1,144 @@
+"""A bucket that serves while a test waits for other processes, and runs whose checkpoints are mirrored into it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage
+
+from airflow_tpu import protocol
+from airflow_tpu.core.artifacts import Checkpoint, newest_complete
+from airflow_tpu.core.bundle import Bundle
+from airflow_tpu.core.job import JobSpec, RunRef
+from localcloud.clock import RealClock
+from localcloud.faults import FaultBook
+from localcloud.gcs import GCSServer
+from tests.remote.machine import REPOSITORY, Machine, empty_tar, request, until
+
+PREFIX = "runs/run/checkpoints"
+URI = f"gs://vault/{PREFIX}"
+COUNTING = (sys.executable, str(Path(__file__).with_name("counting.py")))
+
+
+class Vault:
+    """A storage server in a thread of its own, with one bucket.
+
+    :param root: where it keeps its objects.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.faults = FaultBook()
+        self.url = ""
+        self._server = GCSServer(root, RealClock(), self.faults)
+        self._server.create_bucket("vault")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> Vault:
+        self._thread.start()
+        self.url = asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def fault(self, action: str, times: int = 1, after: int = 0, **match: str) -> None:
+        """Script a fault."""
+        spec = {"point": "gcs.request", "match": match, "times": times, "after": after, "params": {"action": action}}
+        self.faults.add(spec)
+
+    @property
+    def requests(self) -> Mapping[str, int]:
+        """How many requests of each kind the server has seen."""
+        requests: Mapping[str, int] = self._server.stats()["requests"]
+        return requests
+
+    @property
+    def bucket(self) -> storage.Bucket:
+        """The bucket, by Google's own client."""
+        client = storage.Client("local-project", AnonymousCredentials(), client_options={"api_endpoint": self.url})
+        return client.bucket("vault")
+
+    @property
+    def objects(self) -> dict[str, storage.Blob]:
+        """Everything below the run's prefix, by its name there."""
+        return {blob.name.removeprefix(f"{PREFIX}/"): blob for blob in self.bucket.list_blobs(prefix=f"{PREFIX}/")}
+
+    @property
+    def folders(self) -> set[str]:
+        """Where there are files of checkpoints, complete or not."""
+        parts = [name.split("/") for name in self.objects]
+        return {"/".join(names[:2]) for names in parts if names[0] != "attempts"}
+
+    @property
+    def manifests(self) -> dict[str, Any]:
+        """Content of every manifest, by its name."""
+        return {name: json.loads(blob.download_as_bytes()) for name, blob in self.objects.items() if "MANIFEST" in name}
+
+    @property
+    def newest(self) -> Checkpoint | None:
+        """The newest complete checkpoint, as Airflow's side judges it."""
+        return newest_complete(self.manifests, self.objects)[0]
+
+    @property
+    def steps(self) -> list[int]:
+        """Steps of the checkpoints that have a manifest, oldest first."""
+        return sorted(manifest["step"] for manifest in self.manifests.values())
+
+
+@dataclass
+class MirroredRun:
+    """A run of :mod:`tests.remote.counting` (or another command) on one machine.
+
+    :param machine: where.
+    :param vault: where its checkpoints go.
+    :param allow: file with the step up to which it may count.
+    """
+
+    machine: Machine
+    vault: Vault
+    allow: Path
+
+    def start(self, *argv: str, attempt: int = 1, **fields: Any) -> RunRef:
+        """Start an attempt."""
+        environment = {"ALLOW": str(self.allow), "TRC_LIBRARY": str(REPOSITORY / "include" / "train"), "MINE": "run"}
+        fields = {"checkpoints_uri": URI, "mirror_secs": 0.1, "grace_secs": 20.0, **fields}
+        job = JobSpec("run", attempt, argv or COUNTING, environment=environment, **fields)
+        data = request(job, Bundle("", empty_tar()))
+        answer = self.machine.ask("start", data=data, STORAGE_EMULATOR_HOST=self.vault.url)
+        assert answer["type"] == protocol.STARTED, answer
+        return job.ref
+
+    def count_to(self, step: int) -> None:
+        """Let it count further."""
+        fresh = self.allow.with_name("allow.new")
+        fresh.write_text(str(step))
+        fresh.replace(self.allow)  # never seen empty
+
+    def mirror(self, run: RunRef) -> dict[str, Any]:
+        """What the mirror reports; empty before its first word."""
+        return self.machine.status(run)["mirror"] or {}
+
+    def mirrored(self, run: RunRef, step: int) -> None:
+        """Count to a step and wait until it is safe."""
+        self.count_to(step)
+        until(lambda: self.mirror(run).get("last_step") == step)
+
+    @property
+    def checkpoints(self) -> Path:
+        """The run's checkpoint directory."""
+        return self.machine.attempt().parent / protocol.CHECKPOINT_DIR
