@@ -95,6 +95,5 @@ class Mirroring:
             fields["checkpoint_durable"] = self._status == 0 and status.get("last_at") is not None
             fields["last_durable_step"] = status.get("last_step")
             fields["mirror_error"] = status.get("error", "")
-            fields["resumed_step"] = restored.get("step")
-            fields["resumed_saved_at"] = restored.get("saved_at")
+            fields.update({"resumed_" + name: restored.get(name) for name in ("step", "attempt", "saved_at")})
         return fields

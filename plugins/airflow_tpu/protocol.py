@@ -86,6 +86,7 @@ CHECKPOINT_FIELDS = (
     "last_durable_step",
     "mirror_error",
     "resumed_step",
+    "resumed_attempt",
     "resumed_saved_at",
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -54,7 +54,8 @@ class RunResult:
     :param last_durable_step: training steps of the newest checkpoint there, None if there is none or it is unknown.
     :param mirror_error: why the last try to mirror one failed, empty if it did not.
     :param resumed_step: training steps of the checkpoint from the bucket that it began with, None as above.
-    :param resumed_saved_at: when that one was saved, in Unix seconds.
+    :param resumed_attempt: which attempt had saved that one.
+    :param resumed_saved_at: when, in Unix seconds.
     """
 
     exit_code: int | None
@@ -71,6 +72,7 @@ class RunResult:
     last_durable_step: int | None = None
     mirror_error: str = ""
     resumed_step: int | None = None
+    resumed_attempt: int | None = None
     resumed_saved_at: float | None = None
 
     @property
@@ -105,6 +107,21 @@ class RunResult:
         known = {name: data[name] for name in cls.__dataclass_fields__ if data.get(name) is not None}
         known["missing_artifacts"] = tuple(known.get("missing_artifacts", ()))
         return cls(**{"exit_code": None, **known})
+
+
+def resumption(result: RunResult, tpu_ends: Iterable[datetime]) -> str:
+    """Where a run has gone on, and what had been lost, in words; empty if it began anew or on the same machine.
+
+    :param result: what the runner recorded.
+    :param tpu_ends: when the run's TPUs were taken away; the first end after a checkpoint is that of its TPU.
+    """
+    if result.resumed_attempt is None:
+        return ""
+    where = "a checkpoint" if result.resumed_step is None else f"step {result.resumed_step}"
+    saved = result.resumed_saved_at
+    ends = [] if saved is None else [end.timestamp() - saved for end in tpu_ends if end.timestamp() >= saved]
+    lost = f"lost {min(ends):.0f} s of work" if ends else "had saved it"
+    return f"resumed from {where} (attempt {result.resumed_attempt} {lost})"
 
 
 def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:

@@ -76,9 +76,12 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         self.defer(trigger=CloudTPURunTrigger(watch=watch.to_json(), job=job.to_json()), method_name="execute_finished")
 
     def _finish(self, context: Context, bench: Workbench, lease: Lease, result: RunResult) -> dict[str, Any]:
+        from airflow_tpu.hooks.resumption import tell_resumption
+
         lease = bench.leases.update(lease, lambda now: now.with_life(now.attempt_node, training_seconds=result.seconds))
         uri = artifacts_uri(bench.conf, lease.key.name, lease.attempt)
         CloudTPUArtifactsLink.persist(context, path=uri.removeprefix("gs://"), project_id=bench.spec.project_id)
+        tell_resumption(bench, result)
         error = classify_exit(result)
         if error is not None:
             self._keep(bench, lease, uri)
