@@ -7,9 +7,10 @@ from datetime import timedelta
 
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 
-from airflow_tpu import errors
+from airflow_tpu import errors, settings
 
-DELAYS = {errors.Retry.SOON: timedelta(seconds=15), errors.Retry.LATER: timedelta(minutes=5)}
+_LATER = 20
+"""How many times longer than the usual delay it is waited for capacity, quota and rate limits: five minutes."""
 
 _BUGS = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, SyntaxError, TypeError)
 
@@ -34,9 +35,9 @@ def retry_policy() -> ExceptionRetryPolicy:
         RetryRule(
             exception=["airflow.sdk.exceptions.TaskDeferralTimeout", "airflow.sdk.exceptions.TaskDeferralError"],
             action=RetryAction.RETRY,
-            retry_delay=DELAYS[errors.Retry.SOON],
+            retry_delay=_delay(errors.Retry.SOON),
             reason="the wait was interrupted; the next try re-attaches",
-        )
+        ),
     ]
     return ExceptionRetryPolicy(rules=rules)
 
@@ -48,6 +49,11 @@ def _rule(kind: type[errors.TPUError]) -> RetryRule:
     return RetryRule(
         exception=path,
         action=RetryAction.RETRY,
-        retry_delay=DELAYS[kind.retry],
+        retry_delay=_delay(kind.retry),
         reason=f"{kind.__name__}: {kind.budget.value} budget",
     )
+
+
+def _delay(retry: errors.Retry) -> timedelta:
+    factor = _LATER if retry is errors.Retry.LATER else 1
+    return timedelta(seconds=settings.retry_seconds() * factor)

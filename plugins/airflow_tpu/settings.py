@@ -66,6 +66,14 @@ def event_hold_seconds() -> float:
     return float(_option("event_hold_seconds") or 10.0)
 
 
+def retry_seconds() -> float:
+    """How long a task waits before it is tried again at once: option ``retry_seconds``, 15 by default.
+
+    Where waiting helps (no capacity, quota in use, rate limits) it waits twenty times as long.
+    """
+    return float(_option("retry_seconds") or 15.0)
+
+
 def _configured() -> Path | None:
     value = _option("include_dir")
     return Path(value).expanduser() if value else None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_tpu.core.lease import Lease
+    from airflow_tpu.hooks.release import Release
     from airflow_tpu.hooks.workbench import Workbench
 
 T = TypeVar("T")
@@ -114,15 +115,16 @@ class FencedOperator(CloudTPUBaseOperator):
         in_thread(abandon(bench, lease), ON_KILL_SECONDS)
 
 
-async def abandon(bench: Workbench, lease: Lease) -> None:
+async def abandon(bench: Workbench, lease: Lease) -> Release:
     """Ask for everything that carries this attempt's token to be deleted."""
-    from airflow_tpu.hooks.release import request_delete
+    from airflow_tpu.hooks.census import take_census
+    from airflow_tpu.hooks.release import delete_seen
 
     async with bench.tpu.client() as client:
-        await request_delete(client, lease.key, lease.token)
+        return await delete_seen(client, await take_census(client), lease.key, lease.token)
 
 
-def in_thread(work: Coroutine[Any, Any, None], seconds: float) -> None:
+def in_thread(work: Coroutine[Any, Any, object], seconds: float) -> None:
     """Run a coroutine beside an event loop that may be running already (a signal interrupts it at any point)."""
     thread = threading.Thread(target=asyncio.run, args=(work,), daemon=True)
     thread.start()

@@ -101,5 +101,15 @@ class CloudTPUProvisionOperator(FencedOperator):
         """Delete what this attempt made, then fail with the error as it was (its cause is not lost)."""
         if not isinstance(error, ConfigError | LedgerError):
             self.log.warning("no usable TPU: deleting what this attempt asked for")
-            asyncio.run(abandon(bench, lease))
+            self._clean_up(bench, lease)
         raise error
+
+    def _clean_up(self, bench: Workbench, lease: Lease) -> None:
+        from airflow_tpu.hooks.release import close_ended
+
+        try:
+            asked = asyncio.run(abandon(bench, lease))
+        except TPUError as problem:
+            self.log.warning("could not look for it, the teardown does: %s", problem)
+            return
+        close_ended(bench.ledger, lease, lease.key, asked.endings)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_tpu import protocol
@@ -12,7 +13,7 @@ from airflow_tpu.core.events import raise_for
 from airflow_tpu.core.logstream import LineAssembler
 from airflow_tpu.core.plan import artifacts_uri
 from airflow_tpu.core.run import RunResult, classify_exit
-from airflow_tpu.errors import TPUError
+from airflow_tpu.errors import TPUError, TPULost, TPUPreempted
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.provision import CloudTPUProvisionOperator
@@ -45,7 +46,8 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         spec = bench.spec
         CloudTPUNodeLink.persist(context, zone=spec.zone, node_id=node.rsplit("/", 1)[-1], project_id=spec.project_id)
         _ = bench.access  # connections are read before the event loop runs
-        job, result = asyncio.run(self._run(bench, lease, node))
+        with self._loss_recorded(bench, lease, node):
+            job, result = asyncio.run(self._run(bench, lease, node))
         if result is None:
             self._defer_until_finished(lease, job)
         return self._finish(context, bench, lease, result)
@@ -55,7 +57,9 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         bench = self.bench(context)
         lease = bench.leases.read(bench.key)
         self.arm(bench, lease)
-        result = RunResult.from_json(raise_for(event)["result"])
+        with self._loss_recorded(bench, lease, lease.attempt_node):
+            good = raise_for(event)
+        result = RunResult.from_json(good["result"])
         return self._finish(context, bench, lease, result)
 
     async def _run(self, bench: Workbench, lease: Lease, node: str) -> tuple[RunningJob, RunResult | None]:
@@ -67,6 +71,20 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
             follower = Follower(client, bench.access.login, job, self.log.info)
             pause = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=self.inline_seconds(lease.expires_at))
             return job, await follower.until_finished(lease.expires_at, pause if self.deferrable else None)
+
+    @contextlib.contextmanager
+    def _loss_recorded(self, bench: Workbench, lease: Lease, node: str) -> Iterator[None]:
+        """The ledger ends a lost incarnation now: a wait before the next try costs nothing any more."""
+        from airflow_tpu.core.ledger import EndReason, TimeSource
+        from airflow_tpu.hooks.release import Ending, close_ended
+
+        try:
+            yield
+        except TPULost as error:
+            reason = EndReason.PREEMPTED if isinstance(error, TPUPreempted) else EndReason.VANISHED
+            ending = Ending(node.rsplit("/", 1)[-1], dt.datetime.now(dt.UTC), reason, TimeSource.OBSERVED)
+            close_ended(bench.ledger, lease, lease.key, [ending])
+            raise
 
     def _defer_until_finished(self, lease: Lease, job: RunningJob) -> NoReturn:
         from airflow_tpu.triggers.run import CloudTPURunTrigger

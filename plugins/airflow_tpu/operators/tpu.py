@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_tpu.core.lease import Lease
-    from airflow_tpu.hooks.release import Ending
+    from airflow_tpu.hooks.release import Ending, Release
     from airflow_tpu.hooks.workbench import Workbench
 
 GONE_WITHIN = dt.timedelta(minutes=30)
@@ -64,19 +64,29 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         bench = self.bench(context)
         _ = bench.tpu.endpoint
         until = dt.datetime.now(dt.UTC) + GONE_WITHIN
-        endings, gone = asyncio.run(self._delete(bench, until))
-        self._close(bench, endings)
-        if not gone:
+        asked = asyncio.run(self._ask(bench))
+        self._close(bench, asked)
+        asked.check()
+        if not asyncio.run(self._gone(bench, until)):
             self._defer_until_gone(bench, until)
-        return self._done(bench, endings)
+        return self._done(bench, asked.endings)
 
     def execute_gone(self, context: Context, event: Mapping[str, Any] | None = None) -> list[dict[str, str]]:
         """Go on after the trigger has seen everything gone (or fail, and be tried again)."""
         raise_for(event)
         return self._done(self.bench(context), [])
 
-    async def _delete(self, bench: Workbench, until: dt.datetime) -> tuple[list[Ending], bool]:
-        from airflow_tpu.hooks.release import request_delete
+    async def _ask(self, bench: Workbench) -> Release:
+        from airflow_tpu.hooks.census import take_census
+        from airflow_tpu.hooks.release import delete_seen
+
+        async with bench.tpu.client() as client:
+            asked = await delete_seen(client, await take_census(client), bench.key)
+        for ending in asked.endings:
+            self.log.info("deleting %s (%s)", ending.node_id, ending.reason)
+        return asked
+
+    async def _gone(self, bench: Workbench, until: dt.datetime) -> bool:
         from airflow_tpu.hooks.waits import Pace, until_gone, within
 
         async def gone(client: Any) -> bool:
@@ -84,19 +94,18 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
             return True
 
         async with bench.tpu.client() as client:
-            endings = await request_delete(client, bench.key)
-            for ending in endings:
-                self.log.info("deleting %s (%s)", ending.node_id, ending.reason)
-            return endings, bool(await within(self.inline_seconds(until), gone(client)))
+            return bool(await within(self.inline_seconds(until), gone(client)))
 
-    def _close(self, bench: Workbench, endings: list[Ending]) -> None:
-        from airflow_tpu.hooks.release import close_incarnations
+    def _close(self, bench: Workbench, asked: Release) -> None:
+        """Keep the books before the wait: a try that is ended meanwhile must not lose when the TPU ended."""
+        from airflow_tpu.hooks.release import close_ended, close_incarnations
 
         try:
             lease = bench.leases.read(bench.key)
         except LeaseLost:
             lease = None  # an earlier try of this teardown has finished its books
-        close_incarnations(bench.ledger, lease, bench.key, endings)
+        close = close_ended if asked.failures else close_incarnations
+        close(bench.ledger, lease, bench.key, asked.endings)
 
     def _defer_until_gone(self, bench: Workbench, until: dt.datetime) -> None:
         from airflow_tpu.core.lease import Lease
