@@ -95,12 +95,16 @@ def _limits() -> dict[str, Param]:
 
 
 def _text(default: str, section: str, title: str, description: str, **options: Any) -> Param:
-    schema: dict[str, Any] = {} if options.get("empty") else {"minLength": 1}
+    # Airflow's form calls an empty text an error unless null is allowed, and then sends null.
+    optional = bool(options.get("empty"))
+    schema: dict[str, Any] = {} if optional else {"minLength": 1}
     if options.get("lines"):
         schema["format"] = "multiline"
     if options.get("examples"):
         schema["examples"] = options["examples"]
-    return Param(default, type="string", title=title, description_md=description, section=section, **schema)
+    kind = ["null", "string"] if optional else "string"
+    value = None if optional and not default else default
+    return Param(value, type=kind, title=title, description_md=description, section=section, **schema)
 
 
 def _choice(values: list[Any], default: str, title: str, description: str) -> Param:

@@ -93,9 +93,10 @@ def _read_one(raw: Any, field: Field) -> Any:
         raise Invalid("is missing")
     if raw is None and field.default is None:
         return None
-    if raw is None:
+    if raw is None and field.default != "":
         raise Invalid("is null; give a value or leave the field out")
-    return field.read(raw)
+    # Null is what Airflow's form sends for an optional text that was left empty.
+    return field.read("" if raw is None else raw)
 
 
 def _unknown(key: object, fields: Mapping[str, Field], prefix: str) -> Fault:

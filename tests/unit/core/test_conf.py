@@ -121,10 +121,19 @@ def test_what_is_no_boolean(catalogue: Catalogue, given_value: object) -> None:
     assert list(faults_of(catalogue, internal_ips=given_value)) == ["internal_ips"]
 
 
-@pytest.mark.parametrize("name", sorted(GOOD))
-def test_null_is_never_a_value(catalogue: Catalogue, name: str) -> None:
-    """A null is told apart from an empty text, in every field."""
+OPTIONAL_TEXTS = {"arguments", "environment", "requirements", "runtime_version", "allow_paid_reason"}
+
+
+@pytest.mark.parametrize("name", sorted(set(GOOD) - OPTIONAL_TEXTS))
+def test_null_is_no_value(catalogue: Catalogue, name: str) -> None:
+    """A null is told apart from an empty text, in every field that needs a value."""
     assert "null" in faults_of(catalogue, **{name: None})[name].problem
+
+
+@pytest.mark.parametrize("name", sorted(OPTIONAL_TEXTS))
+def test_null_of_an_optional_text_is_an_empty_one(catalogue: Catalogue, name: str) -> None:
+    """Airflow's form sends null for an optional text that was left empty."""
+    assert RunConf.parse({**GOOD, name: None}, catalogue) == RunConf.parse({**GOOD, name: ""}, catalogue)
 
 
 @pytest.mark.parametrize("name", ["script", "accelerator_type", "zone", "tier", "artifacts_uri", "provisioning"])
