@@ -1,0 +1,172 @@
+"""Read what the page shows, at most once per some seconds, and never in the way of a request."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_tpu.core.ledger import ROOT, Closed, Opened, read_event
+from airflow_tpu.core.usage import Usage, fold
+from airflow_tpu.errors import TPUError
+from airflow_tpu.hooks.census import Census, take_census
+from airflow_tpu.hooks.grant import load_catalogue, load_grant, store_root
+from airflow_tpu.hooks.lease import LeaseStore
+from airflow_tpu.hooks.tpu_client import CallTiming, TPUClient
+from airflow_tpu.ui.snapshot import CENSUS, GRANT, LEASES, LEDGER, Snapshot
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.grant import Grant
+    from airflow_tpu.core.lease import Lease
+    from airflow_tpu.hooks.artifacts import ArtifactsHook
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+GCP_CONN_ID = "google_cloud_default"
+MAX_AGE = 15.0
+"""Seconds for which an answer is given again without looking."""
+_READERS = 8
+# A page waits for nobody: a zone that is slow for longer than this shows as unknown, and the next look tries again.
+_TIMING = CallTiming(answer=8.0, retry=12.0)
+
+
+class LedgerReader:
+    """The whole ledger, each object read once: they are immutable, so only new ones cost a request."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Opened | Closed] = {}
+
+    def events(self, hook: ArtifactsHook, root: str) -> list[Opened | Closed]:
+        """Every event below ``gs://bucket/prefix``.
+
+        :raises LedgerError: an object is damaged: part of the ledger is missing, so no sum would be honest.
+        """
+        bucket = root.removeprefix("gs://").split("/", 1)[0]
+        uris = [f"gs://{bucket}/{info.name}" for info in hook.listing(f"{root}/{ROOT}/")]
+        fresh = [uri for uri in uris if uri not in self._known]
+        with ThreadPoolExecutor(_READERS) as pool:
+            found = dict(zip(fresh, pool.map(hook.read_json, fresh), strict=True))
+        kept = {uri: self._known[uri] for uri in uris if uri in self._known}
+        read = {uri: read_event(json.dumps(stored.data)) for uri, stored in found.items() if stored is not None}
+        self._known = kept | read
+        return list(self._known.values())
+
+
+class Loader:
+    """Reads the four sources, each on its own: one that fails leaves the others standing.
+
+    :param gcp_conn_id: connection to the Cloud TPU API and Cloud Storage.
+    """
+
+    def __init__(self, gcp_conn_id: str = GCP_CONN_ID) -> None:
+        self.gcp_conn_id = gcp_conn_id
+        self._ledger = LedgerReader()
+
+    def __call__(self) -> Snapshot:
+        """Look once. The order matters: a TPU's lease and *opened* are written before the TPU exists."""
+        now = dt.datetime.now(dt.UTC)
+        problems: dict[str, str] = {}
+        grant = _attempt(GRANT, load_grant, problems)
+        census = _attempt(CENSUS, self._census, problems)
+        if grant is None:
+            missing = "the grant names the bucket, and it could not be read"
+            return Snapshot(now, None, census, problems={**problems, LEASES: missing, LEDGER: missing})
+        leases = _attempt(LEASES, lambda: self._leases(grant), problems)
+        usage = _attempt(LEDGER, lambda: self._usage(grant, now), problems)
+        return Snapshot(now, grant, census, leases, usage, problems)
+
+    def _census(self) -> Census:
+        from airflow_tpu.hooks.tpu import CloudTPUHook
+
+        endpoint = CloudTPUHook(self.gcp_conn_id).endpoint
+
+        async def look() -> Census:
+            async with TPUClient(endpoint, _TIMING) as client:
+                return await take_census(client)
+
+        return asyncio.run(look())
+
+    def _leases(self, grant: Grant) -> tuple[Lease, ...]:
+        return tuple(LeaseStore(self._storage(), store_root(grant)).all())
+
+    def _usage(self, grant: Grant, now: dt.datetime) -> Usage:
+        return fold(self._ledger.events(self._storage(), store_root(grant)), load_catalogue(), now)
+
+    def _storage(self) -> ArtifactsHook:
+        from airflow_tpu.hooks.artifacts import ArtifactsHook
+
+        return ArtifactsHook(self.gcp_conn_id)
+
+
+class SnapshotCache:
+    """The last snapshot, renewed in the background by one thread at a time, however many people look.
+
+    :param load: reads the sources.
+    :param clock: seconds, monotonic.
+    :param max_age: seconds after which a snapshot is renewed.
+    """
+
+    def __init__(
+        self, load: Callable[[], Snapshot], clock: Callable[[], float] = time.monotonic, max_age: float = MAX_AGE
+    ) -> None:
+        self._load, self._clock, self._max_age = load, clock, max_age
+        self._lock = threading.Lock()
+        self._last: tuple[float, Snapshot] | None = None
+        self._running: Future[Snapshot] | None = None
+
+    def get(self, patience: float) -> Snapshot | None:
+        """The snapshot; an old one if a new one takes longer than we wait, None if there is none yet.
+
+        :param patience: seconds to wait for a new one.
+        """
+        with self._lock:
+            if self._last is not None and self._clock() - self._last[0] < self._max_age:
+                return self._last[1]
+            future = self._running = self._running or self._start()
+        if wait([future], patience).done:
+            return future.result()
+        return self._last[1] if self._last else None
+
+    def _start(self) -> Future[Snapshot]:
+        future: Future[Snapshot] = Future()
+        # A daemon: an API server that is told to stop does not wait for a slow cloud.
+        threading.Thread(target=self._renew, args=(future,), name="tpu-usage", daemon=True).start()
+        return future
+
+    def _renew(self, future: Future[Snapshot]) -> None:
+        try:
+            snapshot = self._load()
+        except BaseException as error:  # noqa: BLE001 - the request that waits for it raises it
+            with self._lock:
+                self._running = None
+            future.set_exception(error)
+            return
+        with self._lock:
+            self._last, self._running = (self._clock(), snapshot), None
+        future.set_result(snapshot)
+
+
+def _attempt(source: str, read: Callable[[], T], problems: dict[str, str]) -> T | None:
+    """What a source gives, or None with the reason noted: the page then says *unknown*, and why."""
+    try:
+        return read()
+    except _failures() as error:
+        log.warning("usage page: the %s could not be read: %s", source, error)
+        problems[source] = str(error) or type(error).__name__
+        return None
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    from airflow.sdk.exceptions import AirflowException
+    from google.api_core.exceptions import GoogleAPIError
+    from google.auth.exceptions import GoogleAuthError
+
+    # OSError: a file that is missing, and every failed connection of requests.
+    return (TPUError, AirflowException, GoogleAPIError, GoogleAuthError, OSError)

@@ -1,0 +1,161 @@
+"""What is alive now: gauges of the allowances, the TPUs with their cost class, and the orphans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from airflow_tpu.core.allowance import Allowance
+from airflow_tpu.core.grant import Inventory, InventoryItem
+from airflow_tpu.core.names import is_managed
+from airflow_tpu.core.reaping import LeaseState, Sentence, condemn
+from airflow_tpu.core.tpu import QueuedView, TPUView
+from airflow_tpu.ui.costs import accepted, cost_class, units
+from airflow_tpu.ui.parts import NUMBER, TEXT, UNKNOWN, WORD, Cell, Reader, cell, console, span, table, unknown
+from airflow_tpu.ui.snapshot import CENSUS, GRANT, LEASES, Snapshot
+
+TPU_COLUMNS = (
+    ("TPU", TEXT),
+    ("State", WORD),
+    ("Type", WORD),
+    ("Zone", WORD),
+    ("Age", NUMBER),
+    ("Run", TEXT),
+    ("Cost class", TEXT),
+)
+ORPHAN_COLUMNS = (("Resource", TEXT), ("Why it is an orphan", TEXT), ("Run", TEXT))
+_NODE_PAGE = "compute/tpus/details/{zone}/{node_id}"
+_LIST_PAGE = "compute/tpus"
+
+
+def gauges(snapshot: Snapshot) -> list[dict[str, Any]] | None:
+    """One gauge per allowance, None if the grant is unknown."""
+    if snapshot.grant is None:
+        return None
+    inventory = snapshot.inventory
+    return [_gauge(row, inventory) for row in snapshot.grant.allowances]
+
+
+def _gauge(row: Allowance, inventory: Inventory | None) -> dict[str, Any]:
+    base = {"name": str(row), "count": row.count, "unit": row.unit, "in_use": None, "dead": None}
+    why = _blind_spot(row, inventory)
+    if inventory is None or why:
+        return {**base, "idle": None, "over": None, "text": f"{UNKNOWN}: {why}"}
+    held = inventory.holding(row, "")
+    in_use, dead = units(row, held, True), units(row, held, False)
+    # Dead ones leave less to ask for, but nobody is charged for them: over is what lives beyond the count.
+    idle, over = max(0, row.count - in_use - dead), max(0, in_use - row.count)
+    parts = [f"{in_use} of {row.count} {row.unit} in use", f"{idle} idle"]
+    parts += [f"{dead} held by dead TPUs"] if dead else []
+    parts += [f"{over} over the allowance: billed"] if over else []
+    return {**base, "in_use": in_use, "dead": dead, "idle": idle, "over": over, "text": ", ".join(parts)}
+
+
+def _blind_spot(row: Allowance, inventory: Inventory | None) -> str:
+    if inventory is None:
+        return "what is alive could not be read"
+    if inventory.is_unreachable(row.zone):
+        return f"{row.zone} did not answer"
+    odd = inventory.unreadable(row, "")
+    return f"the chips of {odd[0]} cannot be counted" if odd else ""
+
+
+def living(snapshot: Snapshot) -> list[tuple[TPUView | QueuedView, InventoryItem]]:
+    """Every TPU once: nodes, and the queued resources that have no node yet."""
+    if snapshot.census is None or snapshot.inventory is None:
+        return []
+    views: dict[str, TPUView | QueuedView] = {view.name: view for view in snapshot.census.queued}
+    views |= {view.name: view for view in snapshot.census.nodes}
+    return [(views[item.name], item) for item in snapshot.inventory.items]
+
+
+def tpus(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
+    """The table of what exists, those that cost money first."""
+    census = snapshot.census
+    if census is None:
+        return table(TPU_COLUMNS, (), f"{UNKNOWN}: {snapshot.problems.get(CENSUS, '')}")
+    rows = [_tpu(snapshot, reader, view, item) for view, item in living(snapshot)]
+    more = (
+        f"no answer from {', '.join(census.unreachable)}: what lives there is {UNKNOWN}" if census.unreachable else ""
+    )
+    order = {"bad": 0, "unknown": 1, "warn": 2, "good": 3}
+    empty = f"no TPU was found, but not every zone answered: {UNKNOWN}" if more else "no TPU exists in the project"
+    return table(TPU_COLUMNS, sorted(rows, key=lambda row: order[row[-1]["tone"]]), empty, more)
+
+
+def cost_of(snapshot: Snapshot, view: TPUView | QueuedView, item: InventoryItem) -> Cell:
+    """The cost class of one TPU; a decision to pay that the ledger holds goes before what the grant would say."""
+    paid = accepted(snapshot.opened.get(node_id_of(view))) if item.alive else None
+    return paid or cost_class(item, snapshot.grant, snapshot.inventory or Inventory(), snapshot.now)
+
+
+def node_id_of(view: TPUView | QueuedView) -> str:
+    """Last part of the name; ours give node and queued resource the same."""
+    return view.node_id if isinstance(view, TPUView) else view.queued_id
+
+
+def _tpu(snapshot: Snapshot, reader: Reader, view: TPUView | QueuedView, item: InventoryItem) -> list[Cell]:
+    dag_id, run_id = snapshot.runs.get(item.owner or "", (None, ""))
+    return [
+        _name(snapshot, reader, view, dag_id),
+        cell(view.state or UNKNOWN),
+        cell(view.accelerator_type or UNKNOWN, note=str(view.tier)),
+        cell(view.zone),
+        _age(snapshot, view),
+        _run(reader, view, dag_id, run_id),
+        cost_of(snapshot, view, item),
+    ]
+
+
+def _name(snapshot: Snapshot, reader: Reader, view: TPUView | QueuedView, dag_id: str | None) -> Cell:
+    node_id = node_id_of(view)
+    project_id = view.name.split("/")[1] if view.name.startswith("projects/") else ""
+    if is_managed(view.labels) and (dag_id is None or not reader.may_see(dag_id)):
+        return cell(reader.node(node_id, dag_id or ""))
+    path = _NODE_PAGE.format(zone=view.zone, node_id=node_id) if isinstance(view, TPUView) else _LIST_PAGE
+    return cell(node_id, href=console(path, project_id))
+
+
+def _age(snapshot: Snapshot, view: TPUView | QueuedView) -> Cell:
+    opened = snapshot.opened.get(node_id_of(view))
+    began = view.created_at if isinstance(view, TPUView) and view.created_at else opened and opened.requested_at
+    return cell(span(snapshot.now - began)) if began else unknown()
+
+
+def _run(reader: Reader, view: TPUView | QueuedView, dag_id: str | None, run_id: str) -> Cell:
+    if not is_managed(view.labels):
+        return cell("not made here", note="somebody else's, or made by hand")
+    return unknown("neither lease nor ledger knows its run") if dag_id is None else reader.run(dag_id, run_id)
+
+
+def orphans(snapshot: Snapshot) -> list[Sentence] | None:
+    """Managed resources without a living lease, None if that cannot be known."""
+    if snapshot.census is None or snapshot.leases is None:
+        return None
+    return doomed([*snapshot.census.queued, *snapshot.census.nodes], snapshot, snapshot.now)
+
+
+def doomed(views: Iterable[TPUView | QueuedView], snapshot: Snapshot, now: datetime) -> list[Sentence]:
+    """What the reaper would delete, as far as lease and labels tell; the state of DAG runs is not asked here."""
+    states = {lease.key.digest: LeaseState(lease.key.digest, lease.expires_at, None) for lease in snapshot.leases or ()}
+    return condemn(views, states, now)
+
+
+def orphan_table(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
+    """The table of orphans."""
+    found = orphans(snapshot)
+    if found is None:
+        reasons = [snapshot.problems[part] for part in (CENSUS, LEASES, GRANT) if part in snapshot.problems]
+        return table(ORPHAN_COLUMNS, (), f"{UNKNOWN}: {'; '.join(dict.fromkeys(reasons))}")
+    runs = snapshot.runs
+    rows = []
+    for sentence in found:
+        dag_id, run_id = runs.get(sentence.run, ("", ""))
+        kind = "queued resource" if "/queuedResources/" in sentence.name else "node"
+        name = cell(reader.node(sentence.name.rpartition("/")[2], dag_id), note=kind)
+        rows.append([name, cell(sentence.reason, tone="bad"), reader.run(dag_id, run_id) if dag_id else unknown()])
+    blind = bool(snapshot.census and snapshot.census.unreachable)
+    all_seen = "none: every TPU of ours has a living lease"
+    empty = f"none found, but not every zone answered: {UNKNOWN}" if blind else all_seen
+    return table(ORPHAN_COLUMNS, rows, empty, "the DAG tpu_reaper deletes them, every 15 minutes" if rows else "")

@@ -1,0 +1,59 @@
+"""What the page knows at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+from airflow_tpu.core.grant import Grant, Inventory
+from airflow_tpu.core.lease import Lease
+from airflow_tpu.core.ledger import Opened
+from airflow_tpu.core.usage import Usage
+from airflow_tpu.hooks.census import Census
+
+GRANT, CENSUS, LEASES, LEDGER = "grant", "live TPUs", "leases", "ledger"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything behind the page; a part that could not be read is None and shows as unknown.
+
+    :param now: aware instant of the reading.
+    :param grant: the grant file.
+    :param census: what is alive in the project.
+    :param leases: every lease, read after the census, so that a TPU without one has really been forgotten.
+    :param usage: the folded ledger.
+    :param problems: why a part is missing, by its name.
+    """
+
+    now: datetime
+    grant: Grant | None = None
+    census: Census | None = None
+    leases: tuple[Lease, ...] | None = None
+    usage: Usage | None = None
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def inventory(self) -> Inventory | None:
+        """What is alive, as the grant counts it."""
+        return None if self.census is None else self.census.inventory()
+
+    @cached_property
+    def dag_ids(self) -> set[str]:
+        """Every DAG that the page could name."""
+        rows = self.usage.rows if self.usage else ()
+        return {row.opened.dag_id for row in rows} | {lease.key.dag_id for lease in self.leases or ()}
+
+    @cached_property
+    def runs(self) -> dict[str, tuple[str, str]]:
+        """DAG and run id by digest of the run."""
+        rows = self.usage.rows if self.usage else ()
+        found = {row.opened.run: (row.opened.dag_id, row.opened.run_id) for row in rows}
+        return found | {lease.key.digest: (lease.key.dag_id, lease.key.run_id) for lease in self.leases or ()}
+
+    @cached_property
+    def opened(self) -> dict[str, Opened]:
+        """The ledger's *opened* by node id."""
+        return {row.opened.node_id: row.opened for row in (self.usage.rows if self.usage else ())}
