@@ -27,6 +27,7 @@ def get_provider_info() -> dict[str, Any]:
             "airflow_tpu.links.artifacts.CloudTPUArtifactsLink",
             "airflow_tpu.links.tpu.CloudTPUNodeLink",
         ],
+        "cli": ["airflow_tpu.cli.airflow_commands.get_commands"],
         "config": {"airflow_tpu": {"description": "Training on TPUs of a grant.", "options": _options()}},
     }
 

@@ -28,9 +28,9 @@ from airflow_tpu.hooks.reservations import ReservationStore
 from tests.hooks.site import BUCKET, KEY, ROOT, ZONE, Site, now
 
 NOBODY = Census((), (), ())
-ON_DEMAND = {"tier": Tier.ON_DEMAND}  # 5 devices in the grant
-SPOT = {"tier": Tier.SPOT}  # 100 devices
-V5E = {"accelerator_type": "v5litepod-4", "zone": "us-central1-a"}  # 64 chips: 16 of these
+ON_DEMAND: dict[str, Any] = {"tier": Tier.ON_DEMAND}  # 5 devices in the grant
+SPOT: dict[str, Any] = {"tier": Tier.SPOT}  # 100 devices
+V5E: dict[str, Any] = {"accelerator_type": "v5litepod-4", "zone": "us-central1-a"}  # 64 chips: 16 of these
 
 Outcome = Permit | GrantViolation
 
@@ -147,6 +147,7 @@ class OneBehind(ArtifactsHook):
     def read_json(self, uri: str) -> Any:
         """Read, and let another run write at once."""
         found = super().read_json(uri)
+        assert found is not None
         ArtifactsHook().write_json(uri, found.data)
         return found
 

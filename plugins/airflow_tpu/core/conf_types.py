@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_tpu.core.catalogue import AcceleratorType, Catalogue, nearest
 from airflow_tpu.core.fields import Invalid, choice
-from airflow_tpu.errors import Fault
+from airflow_tpu.errors import ConfigError, Fault
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _MARKETING_NAME = re.compile(r"v5(e|lite)(?=-)")
@@ -79,3 +79,17 @@ def _version(name: str) -> tuple[int, ...]:
 def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     padded = zip_longest(one, other, fillvalue=0)
     return tuple(abs(mine - theirs) for mine, theirs in padded)
+
+
+def known_type(value: str, catalogue: Catalogue) -> AcceleratorType:
+    """A type of the catalogue, pod slices included.
+
+    :raises ConfigError: there is none of that name; the nearest one is named.
+    """
+    kind = catalogue.types.get(value)
+    if kind is not None:
+        return kind
+    renamed = _MARKETING_NAME.sub("v5litepod", value.strip().lower()[:100])
+    raise ConfigError(
+        [Fault("accelerator_type", value, "is no accelerator type", (), nearest(renamed, catalogue.types))]
+    )

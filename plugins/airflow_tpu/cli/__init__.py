@@ -1,0 +1,1 @@
+"""The verbs of ``airflow-tpu`` and of ``airflow tpu``: arguments in, text out, decisions elsewhere."""

@@ -1,0 +1,138 @@
+"""``grant import``, ``grant show`` and ``grant check``."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import sys
+from pathlib import Path
+
+from airflow_tpu import settings
+from airflow_tpu.cli.verbs import DONE, REFUSED, Group, Verb, complain, confirmed, option, say
+from airflow_tpu.core.authorize import Request, authorize
+from airflow_tpu.core.conf_types import known_type
+from airflow_tpu.core.grant_file import Grant
+from airflow_tpu.core.grant_writer import Facts, grant_of, grant_text
+from airflow_tpu.core.inventory import Inventory
+from airflow_tpu.core.letter import Letter, read_letter
+from airflow_tpu.core.table import table
+from airflow_tpu.core.tpu import Tier, TPUSpec
+
+STDIN = "-"
+
+
+def import_letter(args: argparse.Namespace) -> int:
+    """Read a letter, show what was understood, write the grant file after a yes."""
+    path = Path(args.output) if args.output else settings.include_dir() / "grants" / settings.grant_name()
+    if args.letter == STDIN and not args.yes:
+        complain("The letter comes from standard input, so there is nobody to answer: add --yes, or name a file.")
+        return REFUSED
+    if path.exists() and not args.force:
+        complain(f"{path} exists; --force replaces it, --output writes another file.")
+        return REFUSED
+    letter = read_letter(_pasted(args.letter))
+    facts = Facts(args.project_id, args.project_number, args.start, args.bucket, args.days, args.timezone)
+    grant = grant_of(letter, facts)
+    _show(grant)
+    _show_doubts(letter)
+    if not (args.yes or confirmed(f"Write {path}?")):
+        complain("Nothing was written.")
+        return REFUSED
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w" if args.force else "x", encoding="utf-8") as file:
+        file.write(grant_text(grant, letter))
+    say(f"Written: {path}")
+    return DONE
+
+
+def show(args: argparse.Namespace) -> int:
+    """Print the grant file as it is understood."""
+    from airflow_tpu.hooks.grant import load_grant
+
+    _show(load_grant(args.grant))
+    return DONE
+
+
+def check(args: argparse.Namespace) -> int:
+    """Say whether the grant covers a TPU, without asking anybody."""
+    from airflow_tpu.hooks.grant import load_catalogue, load_grant
+
+    grant, now = load_grant(args.grant), dt.datetime.now(dt.UTC)
+    kind = known_type(args.accelerator_type, load_catalogue())
+    spec = TPUSpec(grant.project_id, args.zone, kind.name, kind.default_runtime, Tier(args.tier))
+    request = Request(spec, kind, now + dt.timedelta(hours=args.hours))
+    say(str(authorize(grant, request, Inventory(), now)))
+    say("What is alive in the project now, and where the buckets are, was not looked up.")
+    return DONE
+
+
+def _pasted(name: str) -> str:
+    if name == STDIN:
+        return sys.stdin.buffer.read().decode("utf-8", "replace")
+    return Path(name).read_text(encoding="utf-8-sig", errors="replace")
+
+
+def _show(grant: Grant) -> None:
+    left = grant.days_left(dt.datetime.now(dt.UTC))
+    term = f"{grant.days} days from {grant.start:%Y-%m-%d %H:%M} {grant.timezone}"
+    say(f"project  {grant.project_id}, number {grant.project_number}")
+    say(f"term     {term}, until {grant.ends_at:%Y-%m-%d %H:%M} UTC: {f'{left:.1f} days left' if left else 'ENDED'}")
+    say(f"bucket   gs://{grant.bucket}/{grant.prefix}")
+    rows = [
+        (str(one.count), one.tier, one.accelerator_type or one.generation, one.unit, one.zone)
+        for one in grant.allowances
+    ]
+    for line in table([("count", "tier", "TPU", "unit", "zone"), *rows], right=(0,)):
+        say(line)
+
+
+def _show_doubts(letter: Letter) -> None:
+    for unread in letter.unread:
+        say(f"NOT UNDERSTOOD, add it to the file by hand if it is a row: {unread}")
+    for note in letter.notes:
+        say(f"Note: {note}")
+    say("Compare every row with the letter: what is not a row here is billed.")
+
+
+_NAME = option("--grant", default="", metavar="NAME", help="file in include/grants (default: [airflow_tpu] grant)")
+
+GROUP = Group(
+    "grant",
+    "what the letter of the TPU Research Cloud allows",
+    (
+        Verb(
+            "import",
+            "write the grant file from the pasted text of a letter",
+            (
+                option(
+                    "letter", metavar="LETTER", help="text or HTML file with the whole letter, - for standard input"
+                ),
+                option("--project-id", required=True, metavar="ID", help="the project, the name with letters"),
+                option("--project-number", required=True, metavar="N", help="the number that was sent in for it"),
+                option(
+                    "--start", required=True, metavar="DATE", help="day of the letter, 2026-09-03 (or with an hour)"
+                ),
+                option("--bucket", required=True, help="bucket of ledger, leases and artifacts, without gs://"),
+                option("--days", type=int, help="length of the term (default: what the letter says)"),
+                option("--timezone", default="UTC", metavar="TZ", help="in which the start is meant (default: UTC)"),
+                option("--output", metavar="FILE", help="file to write (default: the grant that Airflow uses)"),
+                option("--yes", action="store_true", help="write without asking"),
+                option("--force", action="store_true", help="replace a file that exists"),
+            ),
+            import_letter,
+        ),
+        Verb("show", "print the grant as it is understood", (_NAME,), show),
+        Verb(
+            "check",
+            "say whether the grant covers a TPU, offline",
+            (
+                option("--accelerator-type", required=True, metavar="TYPE", help="such as v2-8 or v5litepod-8"),
+                option("--zone", required=True),
+                option("--tier", choices=[str(tier) for tier in Tier], default=str(Tier.SPOT), help="default: spot"),
+                option("--hours", type=float, default=24.0, help="how long it will live at most (default: 24)"),
+                _NAME,
+            ),
+            check,
+        ),
+    ),
+)
