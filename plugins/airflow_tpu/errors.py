@@ -37,6 +37,7 @@ leaf decides its own fate. *never* fails the task at once, *soon* re-creates or 
     │   ├── RunStalled         soon
     │   └── RunFailed          never       the user's code: exit status and last lines
     ├── DeadlineExceeded       never
+    ├── BudgetExhausted        never   lost too often, or no progress in several attempts
     ├── ArtifactError
     │   ├── NothingProduced    never
     │   ├── ChecksumMismatch   soon
@@ -275,6 +276,10 @@ class RunFailed(RemoteError):
 
 class DeadlineExceeded(TPUError):
     """The run's deadline has passed."""
+
+
+class BudgetExhausted(TPUError):
+    """The run lost its TPU more often than allowed, or made no progress in several attempts."""
 
 
 class ArtifactError(TPUError):

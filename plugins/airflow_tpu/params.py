@@ -57,7 +57,11 @@ def _where(catalogue: Catalogue, grant: Grant | None) -> dict[str, Param]:
             "Wait in Google's queue, or ask for the node now.",
         ),
         "internal_ips": Param(
-            False, type="boolean", title="Internal IPs only", section=WHERE, description="No external address (billed)."
+            False,
+            type="boolean",
+            title="Internal IPs only",
+            section=WHERE,
+            description="Workers get no external address, which is billed. Airflow must then reach them in their VPC.",
         ),
     }
 

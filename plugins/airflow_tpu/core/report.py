@@ -50,7 +50,7 @@ def _incarnations(usage: Usage) -> list[str]:
     if len(usage.rows) > len(shown):
         lines.append(f"... and {len(usage.rows) - len(shown)} earlier ones")
     if any(row.estimated for row in shown):
-        lines.append("~ at most: still running since it was asked for, or its end was noticed by us, not by the API")
+        lines.append("~ at most: the API does not tell when it became READY or ended, or it is still running")
     return lines
 
 
