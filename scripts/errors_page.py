@@ -55,6 +55,7 @@ ADVICE = {
     "StorageUnreachable": "The TPU stays and the run is tried again. Check the bucket and the VM's service account.",
     "RunStalled": "The run is stopped and tried again. Look at the last lines of its log.",
     "RunFailed": "The TPU is deleted, log and output are kept. The message ends with the last lines of the log.",
+    "BudgetExhausted": "Raise max_preemptions, or save checkpoints more often, and clear the run: it resumes where it was.",
     "DeadlineExceeded": "The TPU is deleted, what was produced is kept. Raise deadline_hours and start again; it resumes.",
     "NothingProduced": "The TPU is deleted. Write results into TRC_OUTPUT_DIR.",
     "ChecksumMismatch": "Copied again while the TPU lives, which is billed or counted meanwhile.",
