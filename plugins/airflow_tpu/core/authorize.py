@@ -27,7 +27,8 @@ class Request:
     :param accelerator: its type in the catalogue.
     :param planned_end: aware instant by which it will be deleted at the latest.
     :param bucket_locations: location of the bucket behind every ``gs://`` URI of the run, None where unknown.
-    :param project_number: number of the project, None if it was not looked up (the id is compared then).
+    :param project_number: number of the project that holds the grant's bucket, None where it may not be read (the
+        id alone is compared then).
     :param paid_reason: why it may cost money, empty to refuse what is not covered.
     :param owner: digest of the run it is for.
     """

@@ -74,7 +74,7 @@ def project(grant: Grant, request: Request) -> Verdict:
         problem = "is not the project the grant was given to"
         faults.append(Fault("project_id", request.spec.project_id, problem, (grant.project_id,), grant.project_id))
     if request.project_number not in (None, grant.project_number):
-        problem = "is not the number the grant was given for; id and number do not belong together"
+        problem = "is the number of the project that holds the grant's bucket, not the one the grant was given for"
         number = grant.project_number
         faults.append(Fault("project_number", request.project_number, problem, (number,), number))
     return Verdict(violations=tuple(faults))

@@ -1,0 +1,120 @@
+"""The tasks around a lease: chips are taken with it, asked about before it, and given back after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from airflow.sdk import Context
+
+from airflow_tpu.core.lease import Lease
+from airflow_tpu.core.names import RunKey
+from airflow_tpu.errors import GrantError, GrantViolation, LeaseLost
+from airflow_tpu.hooks.census import Census
+from airflow_tpu.hooks.grant import store_root
+from airflow_tpu.hooks.lease import LeaseStore
+from airflow_tpu.hooks.reservations import ReservationStore
+from airflow_tpu.operators.base import CloudTPUBaseOperator
+from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
+from airflow_tpu.operators.lease import CloudTPULeaseOperator
+from airflow_tpu.operators.tpu import CloudTPUDeleteOperator
+from tests.hooks.site import BUCKET, Site, now
+
+CONF = {
+    "script": "hello.py",
+    "accelerator_type": "v2-8",
+    "zone": "us-central1-f",
+    "tier": "on-demand",
+    "artifacts_uri": f"gs://{BUCKET}/runs",
+}
+KEYS = [RunKey("tpu_train", f"run {number}") for number in range(6)]
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(site: Site, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Execute one task of one DAG run, as a worker does."""
+    ssh = {"conn_type": "ssh", "login": site.login.user, "extra": {"private_key": site.login.private_key}}
+    monkeypatch.setenv("AIRFLOW_CONN_TPU_SSH_DEFAULT", json.dumps(ssh))
+
+    def execute(operator: type[CloudTPUBaseOperator], key: RunKey, **conf: Any) -> Any:
+        instance = SimpleNamespace(dag_id=key.dag_id, run_id=key.run_id, map_index=key.map_index)
+        context = {"ti": instance, "dag_run": SimpleNamespace(start_date=now())}
+        task = operator(task_id="task", conf={**CONF, **conf}, poll_interval=0.1)
+        return task.execute(cast(Context, context))
+
+    return execute
+
+
+@pytest.fixture
+def leases(site: Site) -> LeaseStore:
+    """Leases of the grant that the tasks load."""
+    return LeaseStore(site.storage, store_root(site.grant))
+
+
+@pytest.fixture
+def reservations(site: Site) -> ReservationStore:
+    """Reservations of the same grant."""
+    return ReservationStore(site.storage, store_root(site.grant))
+
+
+def test_chips_are_taken_with_the_lease(run: Run, leases: LeaseStore, reservations: ReservationStore) -> None:
+    """A run that holds the lease holds its chips until the lease ends; taking it again is no second reservation."""
+    for _ in range(2):
+        run(CloudTPULeaseOperator, KEYS[0])
+    (entry,) = reservations.read().entries
+    assert (entry.run, entry.chips, entry.zone) == (KEYS[0].name, 4, "us-central1-f")
+    assert entry.expires_at == leases.read(KEYS[0]).expires_at
+
+
+def test_run_without_room_fails_before_it_creates(run: Run, site: Site, leases: LeaseStore) -> None:
+    """With five of five devices taken the sixth run is told by the check and by the lease task, and leaves no lease."""
+    for key in KEYS[:5]:
+        run(CloudTPULeaseOperator, key)
+    for task in (CloudTPUCheckGrantOperator, CloudTPULeaseOperator):
+        with pytest.raises(GrantViolation, match="1 asked and 5 held"):
+            run(task, KEYS[5])
+    assert site.calls("CreateNode") == site.calls("CreateQueuedResource") == []
+    with pytest.raises(LeaseLost):
+        leases.read(KEYS[5])
+
+
+def test_refused_lease_with_a_history_is_kept(run: Run, leases: LeaseStore) -> None:
+    """A run that has asked for TPUs before keeps its lease when it is refused: the reaper needs it to clean up."""
+    run(CloudTPULeaseOperator, KEYS[0])
+    leases.update(leases.read(KEYS[0]), Lease.next_incarnation)
+    with pytest.raises(GrantError):
+        run(CloudTPULeaseOperator, KEYS[0], zone="us-central1-b")
+    assert leases.read(KEYS[0]).incarnation == 1
+
+
+def test_teardown_gives_the_chips_back(run: Run, reservations: ReservationStore) -> None:
+    """After the teardown the next run gets the device, also when the teardown runs twice or after nothing."""
+    for key in KEYS[:5]:
+        run(CloudTPULeaseOperator, key)
+    for _ in range(2):
+        run(CloudTPUDeleteOperator, KEYS[0])
+    run(CloudTPULeaseOperator, KEYS[5])
+    assert {entry.run for entry in reservations.read().entries} == {key.name for key in KEYS[1:]}
+
+
+def test_bucket_of_another_project_is_a_reason(site: Site) -> None:
+    """The number that the grant was given for is compared with the bucket's, and a refusal names both."""
+    number = "999999999999"
+    site.cloud.call(lambda: site.cloud.cloud.storage.create_bucket("elsewhere", "US-CENTRAL1", number))
+    order = replace(site.order(), project_number=site.storage.project_number("elsewhere"))
+    with pytest.raises(GrantViolation, match=rf"project_number = '{number}'.* nearest: {site.grant.project_number}"):
+        order.permit(Census((), (), ()), site.lease(), now())
+
+
+def test_unreadable_number_is_not_held_against_the_run(run: Run, site: Site) -> None:
+    """Where the metadata of the grant's bucket may not be read the project's number is unknown, and nobody guesses."""
+    fault = {"match": {"method": "GET", "bucket": BUCKET, "object": ""}, "params": {"action": "403"}}
+    site.cloud.cloud.faults.add({"point": "gcs.request", "after": 1, **fault})  # the first look is for the location
+    assert run(CloudTPUCheckGrantOperator, KEYS[0])["reasons"] == []
+    assert site.cloud.cloud.faults.unused() == []
