@@ -21,6 +21,7 @@ from airflow_tpu.hooks.reservations import ReservationStore
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
+from airflow_tpu.operators.reaper import CloudTPUReaperOperator
 from airflow_tpu.operators.tpu import CloudTPUDeleteOperator
 from tests.hooks.site import BUCKET, Site, now
 
@@ -36,6 +37,12 @@ KEYS = [RunKey("tpu_train", f"run {number}") for number in range(6)]
 Run = Callable[..., Any]
 
 
+def context_of(key: RunKey) -> Context:
+    """As much of Airflow's context as the tasks look at."""
+    instance = SimpleNamespace(dag_id=key.dag_id, run_id=key.run_id, map_index=key.map_index)
+    return cast(Context, {"ti": instance, "dag_run": SimpleNamespace(start_date=now())})
+
+
 @pytest.fixture
 def run(site: Site, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Execute one task of one DAG run, as a worker does."""
@@ -43,10 +50,8 @@ def run(site: Site, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("AIRFLOW_CONN_TPU_SSH_DEFAULT", json.dumps(ssh))
 
     def execute(operator: type[CloudTPUBaseOperator], key: RunKey, **conf: Any) -> Any:
-        instance = SimpleNamespace(dag_id=key.dag_id, run_id=key.run_id, map_index=key.map_index)
-        context = {"ti": instance, "dag_run": SimpleNamespace(start_date=now())}
         task = operator(task_id="task", conf={**CONF, **conf}, poll_interval=0.1)
-        return task.execute(cast(Context, context))
+        return task.execute(context_of(key))
 
     return execute
 
@@ -101,6 +106,15 @@ def test_teardown_gives_the_chips_back(run: Run, reservations: ReservationStore)
         run(CloudTPUDeleteOperator, KEYS[0])
     run(CloudTPULeaseOperator, KEYS[5])
     assert {entry.run for entry in reservations.read().entries} == {key.name for key in KEYS[1:]}
+
+
+def test_reaper_gives_back_what_nobody_holds_a_lease_for(run: Run, leases: LeaseStore, site: Site) -> None:
+    """A reservation whose lease is gone, as after a crash in between, is free after the reaper's next round."""
+    run(CloudTPULeaseOperator, KEYS[0])
+    leases.release(KEYS[0])
+    reaped = CloudTPUReaperOperator(task_id="reap").execute(context_of(KEYS[1]))
+    assert reaped["released"] == [KEYS[0].name]
+    assert run(CloudTPULeaseOperator, KEYS[5])["run"] == KEYS[5].name
 
 
 def test_bucket_of_another_project_is_a_reason(site: Site) -> None:

@@ -163,14 +163,25 @@ def test_check_gives_the_verdict(
     assert words in (printed.err if status else printed.out)
 
 
+CHECK = ["grant", "check", "--accelerator-type", "v2-8", "--zone", "us-central1-f"]
+
+
 @pytest.mark.parametrize(
-    "line", [[], ["grant"], ["usage", "--from", "yesterday"], ["grant", "check", "--tier", "free"]]
+    ("line", "words"),
+    [
+        ([], "required: COMMAND"),
+        (["grant", "check"], "required: --accelerator-type, --zone"),
+        ([*CHECK, "--tier", "free"], "invalid choice: 'free'"),
+        ([*CHECK, "--hours", "nan"], "--hours: invalid"),
+        (["usage", "--from", "yesterday"], "--from: invalid"),
+    ],
 )
-def test_wrong_command_line_exits_with_2(line: list[str]) -> None:
-    """An incomplete or wrong command is a usage error."""
+def test_wrong_command_line_exits_with_2(line: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An incomplete or wrong command is a usage error that names the argument."""
     with pytest.raises(SystemExit) as caught:
         main(line)
     assert caught.value.code == 2
+    assert words in capsys.readouterr().err
 
 
 def test_letter_travels_through_a_real_process(tmp_path: Path, target: Path) -> None:

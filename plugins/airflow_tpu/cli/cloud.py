@@ -16,6 +16,8 @@ CONNECTION: Option = option(
     help="Airflow connection to Google Cloud (default: %(default)s)",
 )
 
+_CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
+
 
 @contextmanager
 def reached() -> Iterator[None]:
@@ -29,8 +31,11 @@ def reached() -> Iterator[None]:
 
     # A process that is neither a task nor a server reads connections from the environment only (Airflow 3.3.2,
     # ensure_secrets_backend_loaded); the person at this terminal may read the database as `airflow connections` does.
-    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    before = os.environ.setdefault(_CONTEXT, "")
+    os.environ[_CONTEXT] = before or "server"
     try:
         yield
     except (AirflowException, GoogleAPIError, GoogleAuthError, ConnectionError) as error:
         raise CloudError(f"Google Cloud could not be asked ({type(error).__name__}): {error}") from error
+    finally:
+        os.environ[_CONTEXT] = before

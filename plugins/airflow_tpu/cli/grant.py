@@ -19,6 +19,7 @@ from airflow_tpu.core.table import table
 from airflow_tpu.core.tpu import Tier, TPUSpec
 
 STDIN = "-"
+_MOST_HOURS = 100_000
 
 
 def import_letter(args: argparse.Namespace) -> int:
@@ -64,6 +65,13 @@ def check(args: argparse.Namespace) -> int:
     say(str(authorize(grant, request, Inventory(), now)))
     say("What is alive in the project now, and where the buckets are, was not looked up.")
     return DONE
+
+
+def _hours(text: str) -> float:
+    hours = float(text)
+    if not 0 < hours <= _MOST_HOURS:  # neither NaN nor infinity is
+        raise ValueError(text)
+    return hours
 
 
 def _pasted(name: str) -> str:
@@ -129,7 +137,7 @@ GROUP = Group(
                 option("--accelerator-type", required=True, metavar="TYPE", help="such as v2-8 or v5litepod-8"),
                 option("--zone", required=True),
                 option("--tier", choices=[str(tier) for tier in Tier], default=str(Tier.SPOT), help="default: spot"),
-                option("--hours", type=float, default=24.0, help="how long it will live at most (default: 24)"),
+                option("--hours", type=_hours, default=24.0, help="how long it will live at most (default: 24)"),
                 _NAME,
             ),
             check,

@@ -11,9 +11,6 @@ from airflow_tpu.operators.base import CloudTPUBaseOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.core.lease import Lease
-    from airflow_tpu.hooks.workbench import Workbench
-
 
 class CloudTPULeaseOperator(CloudTPUBaseOperator):
     """Take the lease of this DAG run, or take it again with a new token that fences older attempts off.
@@ -26,21 +23,19 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the lease object, then the reservation."""
+        from airflow_tpu.hooks.census import take_census
+
         bench = self.bench(context)
+        # Whatever can fail without a trace comes before the lease.
+        order, now = bench.order(), dt.datetime.now(dt.UTC)
+        census = bench.tpu.run(take_census)
         started = context["dag_run"].start_date or dt.datetime.now(dt.UTC)
         lease = bench.leases.acquire(bench.key, bench.conf.zone, bench.deadline(started))
         self.log.info("lease of %s until %s: %s", lease.key.name, lease.expires_at, bench.leases.uri(bench.key))
-        self._reserve(bench, lease)
-        return {"run": lease.key.name, "expires_at": lease.expires_at.isoformat()}
-
-    def _reserve(self, bench: Workbench, lease: Lease) -> None:
-        from airflow_tpu.hooks.census import take_census
-
-        order, now = bench.order(), dt.datetime.now(dt.UTC)
-        census = bench.tpu.run(take_census)
         try:
             self.log.info("taken from the grant: %s", order.reserve(bench.reservations, census, lease, now))
         except GrantError:
             if lease.incarnation == 0:  # no TPU was ever asked for under this lease, so nobody needs it
                 bench.leases.release(bench.key)
             raise
+        return {"run": lease.key.name, "expires_at": lease.expires_at.isoformat()}
