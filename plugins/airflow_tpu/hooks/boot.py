@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.tpu import Phase
-from airflow_tpu.errors import ConnectionFailed, LoginRefused, ResourceNotFound, TPUPreempted, TPUVanished
+from airflow_tpu.errors import (
+    ConnectionFailed,
+    LoginRefused,
+    RateLimited,
+    ResourceNotFound,
+    TPUPreempted,
+    TPUVanished,
+    TransientError,
+)
 from airflow_tpu.hooks.run import Login, RunSession, Timing, WorkerAddress
 from airflow_tpu.hooks.waits import Arrival, Pace, until_ready
 
@@ -29,6 +37,7 @@ BOOT_WINDOW = dt.timedelta(minutes=5)
 """How long after READY a refused connection or key is normal (gcloud's own helper retries in the same way)."""
 
 _PAUSE = 2.0
+"""Longest pause between two tries in that window."""
 
 ONE_TRY = Timing(boot_window=0.0)
 """A session that fails at once: the caller reads the node's state before it tries again."""
@@ -56,7 +65,8 @@ async def arrive(client: TPUClient, target: Target, access: Access, pace: Pace) 
     arrival = await until_ready(client, target, pace)
     addresses = await worker_addresses(client, arrival.view, access.options)
     window_ends = min(pace.until, dt.datetime.now(dt.UTC) + BOOT_WINDOW)
-    await asyncio.gather(*(_reach(client, target, address, access.login, window_ends) for address in addresses))
+    boot = Pace(min(_PAUSE, pace.poll), window_ends)
+    await asyncio.gather(*(_reach(client, target, address, access.login, boot) for address in addresses))
     return arrival, addresses
 
 
@@ -77,17 +87,20 @@ async def worker_addresses(client: TPUClient, view: TPUView, options: Connection
 
 
 async def lost_state(client: TPUClient, node: str) -> TPUPreempted | TPUVanished | None:
-    """Ask the API whether a node is gone; the SSH error alone never decides."""
+    """Ask the API whether a node is gone; neither an SSH error nor an API that stumbles decides."""
     try:
         view = await client.node(node)
     except ResourceNotFound:
         return TPUVanished(f"node {node} is unknown to the API: it was preempted or somebody deleted it.")
+    except (TransientError, RateLimited) as error:
+        log.info("nothing is known of %s: %s", node, error)
+        return None
     if view.phase is Phase.LOST or view.phase is Phase.DELETING:
         return TPUPreempted(f"node {node} is {view.state}: Google took the TPU back.")
     return None
 
 
-async def _reach(client: TPUClient, target: Target, address: WorkerAddress, login: Login, until: dt.datetime) -> None:
+async def _reach(client: TPUClient, target: Target, address: WorkerAddress, login: Login, boot: Pace) -> None:
     while True:
         try:
             async with RunSession(address, login, ONE_TRY) as session:
@@ -97,7 +110,7 @@ async def _reach(client: TPUClient, target: Target, address: WorkerAddress, logi
             lost = await lost_state(client, target.node)
             if lost is not None:
                 raise lost from error
-            if dt.datetime.now(dt.UTC) >= until:
+            if dt.datetime.now(dt.UTC) >= boot.until:
                 raise
-            log.info("worker %s is not reachable yet (%s), trying again until %s", address.host, error, until)
-        await asyncio.sleep(_PAUSE)
+            log.info("worker %s is not reachable yet (%s), trying again until %s", address.host, error, boot.until)
+        await asyncio.sleep(boot.poll)

@@ -12,16 +12,26 @@ import datetime as dt
 import logging
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.job import RunRef
 from airflow_tpu.core.logstream import LineAssembler
 from airflow_tpu.core.messages import Finished, Gone, LogChunk
 from airflow_tpu.core.run import RunResult
-from airflow_tpu.errors import ConnectionFailed, DeadlineExceeded, LoginRefused, RunInterrupted
-from airflow_tpu.hooks.boot import ONE_TRY, lost_state
-from airflow_tpu.hooks.run import RunSession, WorkerAddress
+from airflow_tpu.errors import (
+    ConnectionFailed,
+    DeadlineExceeded,
+    HostKeyMismatch,
+    LoginRefused,
+    RateLimited,
+    ResourceNotFound,
+    RunInterrupted,
+    TransientError,
+)
+from airflow_tpu.hooks.boot import ONE_TRY, lost_state, worker_addresses
+from airflow_tpu.hooks.connection import ConnectionOptions
+from airflow_tpu.hooks.run import RunSession, Timing, WorkerAddress
 
 if TYPE_CHECKING:
     from airflow_tpu.hooks.run import Login
@@ -34,6 +44,9 @@ UNREACHABLE_LIMIT = dt.timedelta(minutes=5)
 
 OVERTIME = dt.timedelta(minutes=2)
 """The worker stops the run at its deadline by itself; this is what it may take to say so."""
+
+LINE_PATIENCE = dt.timedelta(seconds=10)
+"""How long a follower that is relieved waits for the end of the line that is being written."""
 
 _PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
 
@@ -69,13 +82,22 @@ class Follower:
     :param login: user and private key.
     :param job: what to follow.
     :param write: gets each line of the log, without its line end.
+    :param timing: bounds of each connection.
     """
 
-    def __init__(self, client: TPUClient, login: Login, job: RunningJob, write: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        client: TPUClient,
+        login: Login,
+        job: RunningJob,
+        write: Callable[[str], None],
+        timing: Timing = ONE_TRY,
+    ) -> None:
         self.client = client
         self.login = login
         self.job = job
         self._write = write
+        self._timing = timing
         self._lines = LineAssembler()
         self._offset: int | None = None  # None: where the last follower's deliveries ended
         self._silent_since: dt.datetime | None = None
@@ -96,7 +118,7 @@ class Follower:
         while pause_at is None or dt.datetime.now(dt.UTC) < pause_at:
             try:
                 result = await self._follow_once(pause_at)
-            except (ConnectionFailed, LoginRefused) as error:
+            except (ConnectionFailed, LoginRefused, HostKeyMismatch) as error:
                 await self._after_loss(error, until)
                 continue
             if result is not None:
@@ -106,18 +128,25 @@ class Follower:
 
     async def _follow_once(self, pause_at: dt.datetime | None) -> RunResult | None:
         async with (
-            RunSession(self.job.address, self.login, ONE_TRY) as session,
+            RunSession(self.job.address, self.login, self._timing) as session,
             contextlib.aclosing(session.follow(self.job.ref, self._offset)) as messages,
         ):
+            # Where the API publishes no host key, the first one seen stays the only one.
+            self.job = replace(self.job, address=session.address)
             async for message in messages:
                 self._silent_since, self._failures = None, 0
                 if isinstance(message, Finished):
                     self._emit(self._lines.close())
                     return RunResult.from_json(message.result)
-                if pause_at is not None and dt.datetime.now(dt.UTC) >= pause_at:
+                if pause_at is not None and self._may_pause(pause_at):
                     break  # before it is taken: it is not acknowledged and comes to the next follower
                 self._take(message)
         return None
+
+    def _may_pause(self, pause_at: dt.datetime) -> bool:
+        """Not in the middle of a line, unless it takes too long to end."""
+        now = dt.datetime.now(dt.UTC)
+        return now >= pause_at and (not self._lines.current or now >= pause_at + LINE_PATIENCE)
 
     def _take(self, message: object) -> None:
         if isinstance(message, LogChunk):
@@ -135,6 +164,8 @@ class Follower:
         lost = await lost_state(self.client, self.job.node)
         if lost is not None:
             raise lost from error
+        if not await self._relocate() and isinstance(error, HostKeyMismatch):
+            raise error
         self._silent_since = self._silent_since or now
         if now > until + OVERTIME:
             raise DeadlineExceeded(f"the deadline {until} has passed and {self.job.node} does not answer") from error
@@ -144,6 +175,23 @@ class Follower:
         self._failures += 1
         log.info("lost sight of the run (%s); it goes on, looking again in %.0f s", error, pause)
         await asyncio.sleep(pause)
+
+    async def _relocate(self) -> bool:
+        """Take over the address and the host key that the API tells now; a reboot for maintenance may change both.
+
+        :return: whether anything has changed.
+        """
+        old = self.job.address
+        try:
+            view = await self.client.node(self.job.node)
+            found = await worker_addresses(self.client, view, ConnectionOptions(ssh_port=old.port))
+        except (TransientError, RateLimited, ResourceNotFound):
+            return False
+        if not found or found[0] == old or (old.host_key and not found[0].host_key):
+            return False
+        log.info("worker 0 is at %s now", found[0])
+        self.job = replace(self.job, address=found[0])
+        return True
 
     def _emit(self, lines: list[str]) -> None:
         for line in lines:
