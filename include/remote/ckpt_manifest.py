@@ -47,7 +47,7 @@ def parse(content: bytes) -> Manifest:
         files = tuple(entries)
         links = {str(name): str(target) for name, target in document.get("links", {}).items()}
         left_out = tuple(map(str, document.get("left_out", ())))
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError("its manifest is damaged (%r)" % error) from error
     for name in [entry.path for entry in files] + list(links):
         _check_below(name)
@@ -59,7 +59,7 @@ def parse(content: bytes) -> Manifest:
         step=_count(document.get("step")),
         files=files,
         links=links,
-        created=float(created) if _is_number(created) else None,
+        created=float(created) if _is_instant(created) else None,
         is_set=document.get("layout") == "files",
         left_out=left_out,
     )
@@ -76,5 +76,6 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _is_instant(value: object) -> bool:
+    """Python reads NaN and Infinity as well; neither is a time."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e11

@@ -67,9 +67,8 @@ class Objects(Bucket):
             one.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             one.path.touch(mode=0o600)
         with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-            for work in (pool.map(self._piece, pieces), pool.map(_check, wanted)):
-                for _ in work:
-                    pass
+            list(pool.map(self._piece, pieces))
+            list(pool.map(_check, wanted))
 
     def _piece(self, piece: tuple[Fetch, int]) -> None:
         one, first = piece

@@ -14,6 +14,7 @@ from airflow_tpu.core.bundle import Bundle
 from airflow_tpu.hooks.run import Login, Timing, WorkerAddress
 from localcloud.vm.driver import SSHKey, Worker, WorkerSpec, choose_driver
 from tests.remote.machine import Machine, pythons
+from tests.remote.vault import MirroredRun, Vault
 
 # Of the machine's own PATH nothing is needed but this interpreter and the basic tools.
 VM_PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
@@ -32,6 +33,29 @@ def oldest_machine(tmp_path: Path) -> Iterator[Machine]:
     """The same with the oldest supported Python that this computer has."""
     machine = Machine(tmp_path / "home", pythons()[0])
     yield machine
+    machine.end_all()
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Iterator[Vault]:
+    """An empty bucket for checkpoints; a scripted fault that did not strike is a mistake of the test."""
+    with Vault(tmp_path / "gcs") as running:
+        yield running
+    assert running.faults.unused() == []
+
+
+@pytest.fixture
+def run(oldest_machine: Machine, vault: Vault, tmp_path: Path) -> MirroredRun:
+    """A run whose checkpoints are mirrored and which may not count yet."""
+    (tmp_path / "allow").write_text("0")
+    return MirroredRun(oldest_machine, vault, tmp_path / "allow")
+
+
+@pytest.fixture
+def elsewhere(run: MirroredRun, tmp_path: Path) -> Iterator[MirroredRun]:
+    """The same run on another machine, which knows nothing of it."""
+    machine = Machine(tmp_path / "other-home", run.machine.python)
+    yield MirroredRun(machine, run.vault, run.allow)
     machine.end_all()
 
 

@@ -1,29 +1,30 @@
-"""While a run goes on, its newest complete checkpoint is in the bucket, whatever the bucket does."""
+"""While a run goes on, its newest complete checkpoint is in the bucket; when it ends, its last one."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
+import signal
 
 import pytest
 
-from tests.remote.machine import Machine, until
+from airflow_tpu import protocol
+from airflow_tpu.core.job import RunRef
+from tests.remote.machine import Machine, processes_with, until
 from tests.remote.vault import MirroredRun, Vault
 
 
-@pytest.fixture
-def vault(tmp_path: Path) -> Iterator[Vault]:
-    """An empty bucket."""
-    with Vault(tmp_path / "gcs") as running:
-        yield running
+def mirror_pids(machine: Machine) -> list[int]:
+    """The mirror processes of this home's runs."""
+    return [pid for pid in processes_with(f"HOME={machine.home}") if b"\0mirror\0" in command_line(pid)]
 
 
-@pytest.fixture
-def run(oldest_machine: Machine, vault: Vault, tmp_path: Path) -> MirroredRun:
-    """A run that may not count yet."""
-    (tmp_path / "allow").write_text("0")
-    return MirroredRun(oldest_machine, vault, tmp_path / "allow")
+def command_line(pid: int) -> bytes:
+    """What a process was started with; empty if it is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def test_the_newest_checkpoint_is_in_the_bucket_while_the_run_goes_on(run: MirroredRun, vault: Vault) -> None:
@@ -49,8 +50,92 @@ def test_a_stop_waits_until_the_last_checkpoint_is_safe(run: MirroredRun, vault:
     """What the script saves when it is asked to stop is in the bucket before its result is there."""
     ref = run.start(mirror_secs=3600.0)
     run.count_to(3)
-    until(lambda: b"counts from 0" in run.machine.log() and len(os.listdir(run.checkpoints)) == 3)
+    until((run.checkpoints / "step-0000000003").exists)
     result = run.machine.stop(20.0, ref)["result"]
     assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (75, True, 4)
     assert vault.newest is not None
     assert vault.newest.step == 4
+
+
+def test_a_killed_run_leaves_its_last_checkpoint_safe(run: MirroredRun, vault: Vault) -> None:
+    """A command that is killed from outside has its committed checkpoint pushed before the result is there."""
+    ref = run.start(mirror_secs=3600.0)
+    run.count_to(2)
+    until((run.checkpoints / "step-0000000002").exists)
+    os.kill(run.machine.recorded()["pid"], signal.SIGKILL)
+    result = run.machine.result(ref)
+    assert (result["signal"], result["checkpoint_durable"], result["last_durable_step"]) == (signal.SIGKILL, True, 2)
+
+
+def test_a_run_at_its_deadline_leaves_its_last_checkpoint_safe(run: MirroredRun, vault: Vault) -> None:
+    """At the deadline the script saves, and what it saves is in the bucket when the result is there."""
+    run.count_to(2)
+    ref = run.start(mirror_secs=3600.0, deadline=1.0)
+    result = run.machine.result(ref)
+    assert (result["deadline"], result["stopped"]) == (True, False)
+    assert vault.steps == ([] if result["last_durable_step"] is None else [result["last_durable_step"]])
+
+
+def test_a_run_without_checkpoints_has_none_that_are_safe(run: MirroredRun) -> None:
+    """A script that saves nothing ends as usual, and its result promises nothing."""
+    result = run.machine.result(run.start("true"))
+    assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (0, False, None)
+
+
+def test_without_a_place_nothing_is_mirrored(run: MirroredRun, vault: Vault) -> None:
+    """A job that names no place for checkpoints asks the bucket nothing."""
+    result = run.machine.result(run.start("true", checkpoints_uri=""))
+    assert {result[name] for name in protocol.CHECKPOINT_FIELDS} == {None}
+    assert vault.requests == {}
+
+
+def test_the_mirror_dies_with_its_supervisor(run: MirroredRun) -> None:
+    """Nothing of ours outlives a supervisor that was killed."""
+    ref = run.start()
+    run.mirrored(ref, 1)
+    assert len(mirror_pids(run.machine)) == 1
+    os.kill(run.machine.recorded()["supervisor_pid"], signal.SIGKILL)
+    until(lambda: mirror_pids(run.machine) == [])
+
+
+def test_a_mirror_that_was_killed_is_replaced_for_the_last_push(run: MirroredRun, vault: Vault) -> None:
+    """When memory ran out and took the mirror, the last checkpoint still gets into the bucket."""
+    ref = run.start()
+    run.mirrored(ref, 1)
+    os.kill(mirror_pids(run.machine)[0], signal.SIGKILL)
+    result = run.machine.stop(20.0, ref)["result"]
+    assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (75, True, 2)
+
+
+def test_the_mirror_is_no_leftover_of_the_command(run: MirroredRun) -> None:
+    """What the command leaves behind is counted and ended without our own helper."""
+    ref = run.start("sh", "-c", "sleep 1000 & exit 3")
+    assert run.machine.result(ref)["leftovers_killed"] == 1
+
+
+def test_a_checkpoint_that_belies_its_manifest_is_not_kept(run: MirroredRun, vault: Vault) -> None:
+    """A file of the right size with other content than the script's manifest says does not become a checkpoint."""
+    ref = run.start(mirror_secs=3600.0)
+    run.count_to(2)
+    until((run.checkpoints / "step-0000000002").exists)
+    os.kill(run.machine.recorded()["pid"], signal.SIGSTOP)
+    (run.checkpoints / "step-0000000002" / "shards" / "0").write_text("stale of step 2")
+    os.kill(run.machine.recorded()["pid"], signal.SIGKILL)
+    assert run.machine.result(ref)["last_durable_step"] == 1
+    assert vault.steps == [1]
+    assert b"step-0000000002 is not mirrored: shards/0 has another checksum" in run.machine.log(ref)
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_mirror_counts_from_what_is_there(run: MirroredRun, vault: Vault, attempt: int) -> None:
+    """An attempt on the same machine uploads nothing that the bucket has already, whichever attempt had saved it."""
+    ref = run.start()
+    run.mirrored(ref, 1)
+    run.machine.stop(20.0, ref)
+    before = vault.steps
+    again = RunRef("run", attempt + 1)
+    run.count_to(0)
+    run.start("sleep", "1000", attempt=again.attempt)
+    until(lambda: run.mirror(again).get("last_step") == 2)
+    assert vault.steps == before
+    assert f"attempt-{again.attempt}" not in {folder.split("/")[0] for folder in vault.folders}
