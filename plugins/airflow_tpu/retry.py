@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryDecision, RetryRule
 
 from airflow_tpu import errors, settings
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 _LATER = 20
 """How many times longer than the usual delay it is waited for capacity, quota and rate limits: five minutes."""
 
 _BUGS = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, SyntaxError, TypeError)
+
+FOREIGN_LIMIT = 5
+"""How often an error that has no rule is tried again."""
+
+_FOREIGN_KEY = "foreign_failures"
 
 
 def leaves(root: type[errors.TPUError] = errors.TPUError) -> Iterator[type[errors.TPUError]]:
@@ -22,12 +31,34 @@ def leaves(root: type[errors.TPUError] = errors.TPUError) -> Iterator[type[error
     yield root
 
 
+class TPURetryPolicy(ExceptionRetryPolicy):
+    """Rules for our errors, and a small number of tries for everybody else's.
+
+    ``retries`` has to be as large as the largest budget of preemptions, so it cannot bound what has no rule (Airflow's
+    API away, a disk full on the worker): such failures are counted apart, in the state that survives the tries.
+    """
+
+    def evaluate(
+        self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
+    ) -> RetryDecision:
+        """Decide by rule; without one, by how often that has happened in this task."""
+        decision = super().evaluate(exception, try_number, max_tries, context)
+        if decision.action is not RetryAction.DEFAULT or context is None:
+            return decision
+        store = context["task_state_store"]
+        count = int(str(store.get(_FOREIGN_KEY, 0))) + 1
+        store.set(_FOREIGN_KEY, count)
+        if count > FOREIGN_LIMIT:
+            return RetryDecision.fail(f"{type(exception).__name__}: happened {count} times")
+        return decision
+
+
 def retry_policy() -> ExceptionRetryPolicy:
     """Rules for every error of the tree.
 
     A bug (ours, or of the installation) is not cured by trying: it fails at once and does not hold the TPU.
     A deferral that times out or whose trigger cannot be loaded says nothing about the run on the TPU: the next try
-    re-attaches to it. Anything else that is not ours (Airflow's API away, say) keeps Airflow's plain retries.
+    re-attaches to it. Anything else that is not ours (Airflow's API away, say) is tried a few times.
     """
     rules = [_rule(kind) for kind in leaves()]
     rules += [
@@ -39,7 +70,7 @@ def retry_policy() -> ExceptionRetryPolicy:
             reason="the wait was interrupted; the next try re-attaches",
         ),
     ]
-    return ExceptionRetryPolicy(rules=rules)
+    return TPURetryPolicy(rules=rules)
 
 
 def _rule(kind: type[errors.TPUError]) -> RetryRule:

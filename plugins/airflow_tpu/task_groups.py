@@ -14,12 +14,13 @@ from typing import Any
 
 from airflow.sdk import TaskGroup
 
+from airflow_tpu.core.conf import MAX_PREEMPTIONS
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator, CloudTPUDeleteOperator
 from airflow_tpu.retry import retry_policy
 
-INFRASTRUCTURE_RETRIES = 25
-"""Airflow's own limit of tries: the default budget of 20 preemptions and some slack for what it counts itself."""
+INFRASTRUCTURE_RETRIES = MAX_PREEMPTIONS + 50
+"""Airflow's own limit of tries, never the one that decides: our budget does, and Airflow counts some tries itself."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from airflow.sdk import ExceptionRetryPolicy, RetryAction
 
 from airflow_tpu import errors
 from airflow_tpu.core.events import error_event, raise_for
-from airflow_tpu.retry import leaves, retry_policy
+from airflow_tpu.retry import FOREIGN_LIMIT, leaves, retry_policy
 
 
 def make(kind: type[errors.TPUError]) -> errors.TPUError:
@@ -22,6 +22,24 @@ def test_every_class_is_decided_by_its_own_mark(kind: type[errors.TPUError]) -> 
     expected = RetryAction.FAIL if kind.retry is errors.Retry.NEVER else RetryAction.RETRY
     assert decision.action is expected
     assert kind.__name__ in str(decision.reason)
+
+
+class Store(dict[str, object]):
+    """The state of a task, as far as the policy uses it."""
+
+    def set(self, key: str, value: object) -> None:
+        """Keep a value."""
+        self[key] = value
+
+
+def test_foreign_errors_are_tried_a_few_times_only() -> None:
+    """A thousand tries are for preemptions; an error without a rule fails after a handful, counted over all tries."""
+    context = {"task_state_store": Store()}
+    found = [
+        retry_policy().evaluate(OSError("disk"), try_number=number, max_tries=1000, context=context).action  # type: ignore[arg-type]
+        for number in range(1, FOREIGN_LIMIT + 2)
+    ]
+    assert found == [RetryAction.DEFAULT] * FOREIGN_LIMIT + [RetryAction.FAIL]
 
 
 def test_foreign_errors_keep_plain_retries() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from airflow_tpu.core.budget import Spent
 from airflow_tpu.core.ledger import TimeSource
 from airflow_tpu.core.names import LeaseStamp, RunKey
 
@@ -49,6 +50,7 @@ class Lease:
     :param incarnation: number of the current physical life, 0 before the first create.
     :param attempt: number of the last start of the user's process, 0 before the first.
     :param attempt_node: id of the node it was started on.
+    :param spent: what the run has used of its budget of interruptions.
     :param lives: what is known of each incarnation, by node id.
     """
 
@@ -59,6 +61,7 @@ class Lease:
     incarnation: int = 0
     attempt: int = 0
     attempt_node: str = ""
+    spent: Spent = field(default_factory=Spent)
     lives: Mapping[str, Life] = field(default_factory=dict)
 
     @property
@@ -104,6 +107,7 @@ class Lease:
             "incarnation": self.incarnation,
             "attempt": self.attempt,
             "attempt_node": self.attempt_node,
+            "spent": self.spent.to_json(),
             "lives": {node_id: life.to_json() for node_id, life in self.lives.items()},
         }
 
@@ -118,5 +122,6 @@ class Lease:
             incarnation=data["incarnation"],
             attempt=data["attempt"],
             attempt_node=data["attempt_node"],
+            spent=Spent.from_json(data["spent"]),
             lives={node_id: Life.from_json(life) for node_id, life in data["lives"].items()},
         )

@@ -46,21 +46,20 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         spec = bench.spec
         CloudTPUNodeLink.persist(context, zone=spec.zone, node_id=node.rsplit("/", 1)[-1], project_id=spec.project_id)
         _ = bench.access  # connections are read before the event loop runs
-        with self._loss_recorded(bench, lease, node):
+        with self._losses_counted(bench, lease, node):
             job, result = asyncio.run(self._run(bench, lease, node))
-        if result is None:
-            self._defer_until_finished(lease, job)
-        return self._finish(context, bench, lease, result)
+            if result is not None:
+                return self._finish(context, bench, lease, result)
+        self._defer_until_finished(lease, job)
 
     def execute_finished(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
         """Go on after the trigger has followed the run to its end (or lost its TPU)."""
         bench = self.bench(context)
         lease = bench.leases.read(bench.key)
         self.arm(bench, lease)
-        with self._loss_recorded(bench, lease, lease.attempt_node):
-            good = raise_for(event)
-        result = RunResult.from_json(good["result"])
-        return self._finish(context, bench, lease, result)
+        with self._losses_counted(bench, lease, lease.attempt_node):
+            result = RunResult.from_json(raise_for(event)["result"])
+            return self._finish(context, bench, lease, result)
 
     async def _run(self, bench: Workbench, lease: Lease, node: str) -> tuple[RunningJob, RunResult | None]:
         from airflow_tpu.hooks.follow import Follower
@@ -73,18 +72,28 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
             return job, await follower.until_finished(lease.expires_at, pause if self.deferrable else None)
 
     @contextlib.contextmanager
-    def _loss_recorded(self, bench: Workbench, lease: Lease, node: str) -> Iterator[None]:
+    def _losses_counted(self, bench: Workbench, lease: Lease, node: str) -> Iterator[None]:
+        """Every ending that is worth another attempt draws on the run's budget; once it is used up the run ends."""
+        from airflow_tpu.hooks.spending import spend
+
+        try:
+            yield
+        except TPUError as error:
+            if isinstance(error, TPULost):
+                self._record_loss(bench, lease, node, error)
+            exhausted = spend(bench, lease, error)
+            if exhausted is not None:
+                raise exhausted from error
+            raise
+
+    def _record_loss(self, bench: Workbench, lease: Lease, node: str, error: TPULost) -> None:
         """The ledger ends a lost incarnation now: a wait before the next try costs nothing any more."""
         from airflow_tpu.core.ledger import EndReason, TimeSource
         from airflow_tpu.hooks.release import Ending, close_ended
 
-        try:
-            yield
-        except TPULost as error:
-            reason = EndReason.PREEMPTED if isinstance(error, TPUPreempted) else EndReason.VANISHED
-            ending = Ending(node.rsplit("/", 1)[-1], dt.datetime.now(dt.UTC), reason, TimeSource.OBSERVED)
-            close_ended(bench.ledger, lease, lease.key, [ending])
-            raise
+        reason = EndReason.PREEMPTED if isinstance(error, TPUPreempted) else EndReason.VANISHED
+        ending = Ending(node.rsplit("/", 1)[-1], dt.datetime.now(dt.UTC), reason, TimeSource.OBSERVED)
+        close_ended(bench.ledger, lease, lease.key, [ending])
 
     def _defer_until_finished(self, lease: Lease, job: RunningJob) -> NoReturn:
         from airflow_tpu.triggers.run import CloudTPURunTrigger
