@@ -50,6 +50,9 @@ def _options() -> dict[str, dict[str, Any]]:
             "localcloud",
         ),
         "inline_seconds": _option("Waits up to so many seconds are answered in the worker, without a trigger.", "20"),
+        "retry_seconds": _option(
+            "Seconds before a try that may help at once; twenty times as long for capacity and quota.", "15"
+        ),
         "event_hold_seconds": _option("A trigger fires no sooner than so many seconds after its task deferred.", "10"),
     }
 
