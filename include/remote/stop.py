@@ -24,9 +24,11 @@ def stop(run: RunDir, grace_secs: float) -> dict[str, Any]:
     """
     if state.look(run).name == state.ABSENT:
         return {"state": state.ABSENT, "result": None, "killed": 0, "survivors": []}
-    run.stop_file.touch()
     if state.look(run).name == state.RUNNING:
+        # It makes the stop file itself, at the moment of its signal: a script that sees the file early and ends well
+        # would get the signal while it ends, and look killed.
         _ask_supervisor(run, grace_secs)
+    run.stop_file.touch()
     killed = _end_remains(run, grace_secs)
     now = state.look(run)
     survivors = [process.pid for process in remains(run)]

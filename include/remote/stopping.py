@@ -54,8 +54,9 @@ class Stopping:
 
     def _begin(self, grace: float, find: procs.Finder) -> None:
         """A second request can only shorten the grace of the first."""
+        processes = find()
         self._run.stop_file.touch()
-        procs.terminate(find())
+        procs.terminate(processes)
         kill_at = time.monotonic() + max(grace, 0.0)
         self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
 

@@ -36,10 +36,10 @@ def test_lasting_trouble_is_told_once_and_overcome(run: MirroredRun, vault: Vaul
 def test_a_bucket_that_refuses_to_the_end_does_not_fail_the_run(run: MirroredRun, vault: Vault) -> None:
     """The result of a stopped run is there after its grace, with the script's status and the truth about its work."""
     vault.fault("403", times=1000, op="uploads.start", object="*shards/0")
-    ref = run.start(grace_secs=1.0)
+    ref = run.start(grace_secs=3.0)
     run.count_to(1)
     until(lambda: run.mirror(ref).get("error"))
-    result = run.machine.stop(1.0, ref)["result"]
+    result = run.machine.stop(3.0, ref)["result"]
     assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (75, False, None)
     assert "403" in result["mirror_error"]
     assert vault.steps == []

@@ -147,7 +147,7 @@ def test_a_later_attempt_fences_off_the_one_that_was_thought_lost(
     assert run.machine.status(first)["state"] == "running"
     assert vault.steps == [1]
     result = run.machine.stop(20.0, first)["result"]
-    assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (75, False, 1), result
+    assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (75, False, 1)
     assert vault.steps == [1]
 
 
