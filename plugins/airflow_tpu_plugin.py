@@ -14,7 +14,7 @@ _INSTALLED = [point for point in entry_points(group="airflow.plugins") if point.
 
 if _INSTALLED:
     _DIST = _INSTALLED[0].dist
-    log.info(
+    log.warning(
         "%s does nothing: the installed package %s %s registers the page 'TPU usage' already. Keep one of the two: "
         "remove the copy in the plugins folder, or uninstall the package.",
         __file__,

@@ -54,6 +54,15 @@ def test_what_airflow_reads_or_ships_travels_inside_the_package(wheel: zipfile.Z
     assert set(wheel.namelist()) >= DATA
 
 
+def test_the_usage_page_travels_with_its_files(wheel: zipfile.ZipFile) -> None:
+    """Pages, scripts, styles and the chart library with its licence are in the wheel."""
+    static = ROOT / "plugins" / "airflow_tpu" / "ui" / "static"
+    files = {path.relative_to(ROOT / "plugins").as_posix() for path in static.rglob("*") if path.is_file()}
+    assert {path.rpartition(".")[2] for path in files} >= {"html", "js", "css", "svg"}
+    assert "airflow_tpu/ui/static/vendor/uplot/LICENSE" in files
+    assert files - set(wheel.namelist()) == set()
+
+
 def test_nothing_else_is_installed(wheel: zipfile.ZipFile) -> None:
     """Neither the local cloud nor tests nor byte code lands in the user's environment."""
     names = wheel.namelist()

@@ -136,8 +136,11 @@ def _value_row(kind: str, price: Price | None, hours: Decimal) -> list[Cell]:
 
 def _total(usage: Usage) -> str:
     total = usage.covered
-    text = f"total: {chip_hours(total.chip_hours)} chip-hours, {usd(total.known_value)}"
-    return text + (f", and {UNKNOWN} for {chip_hours(total.unpriced)} chip-hours" if total.unpriced else "")
+    hours = f"total: {chip_hours(total.chip_hours)} chip-hours"
+    if total.known_value is None:
+        return f"{hours}, their value is {UNKNOWN}"
+    more = f", and {UNKNOWN} for {chip_hours(total.unpriced)} chip-hours" if total.unpriced else ""
+    return f"{hours}, {usd(total.known_value)}{more}"
 
 
 def billed_table(usage: Usage | None) -> dict[str, Any]:

@@ -66,7 +66,9 @@ def create_app(cache: SnapshotCache | None = None, patience: float = PATIENCE) -
         snapshot = snapshots.get(patience)
         if snapshot is None:
             return JSONResponse({"state": "loading"}, status_code=202)
-        return JSONResponse({"state": "ready", **page(snapshot, Reader(_visible(snapshot.dag_ids, user)))})
+        visible = _visible(snapshot.dag_ids, user)
+        reader = Reader(visible, everything=visible >= snapshot.dag_ids)
+        return JSONResponse({"state": "ready", **page(snapshot, reader)})
 
     return app
 

@@ -45,7 +45,7 @@ def cost_class(item: InventoryItem, grant: Grant | None, inventory: Inventory, n
     if not rows:
         return cell(BILLED, "no allowance covers its type, tier and zone", tone="bad")
     if all(units(row, inventory.holding(row, ""), True) > row.count for row in rows):
-        return cell(OVER, f"more is in use than {rows[0]}: part of it is billed", tone="bad")
+        return cell(OVER, f"beyond {rows[0]}", tone="bad")
     return cell(COVERED, str(rows[0]), tone="good")
 
 

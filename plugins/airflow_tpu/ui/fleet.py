@@ -111,8 +111,8 @@ def _tpu(snapshot: Snapshot, reader: Reader, view: TPUView | QueuedView, item: I
 def _name(snapshot: Snapshot, reader: Reader, view: TPUView | QueuedView, dag_id: str | None) -> Cell:
     node_id = node_id_of(view)
     project_id = view.name.split("/")[1] if view.name.startswith("projects/") else ""
-    if is_managed(view.labels) and (dag_id is None or not reader.may_see(dag_id)):
-        return cell(reader.node(node_id, dag_id or ""))
+    if is_managed(view.labels) and not reader.may_see(dag_id):
+        return cell(reader.node(node_id, dag_id))
     path = _NODE_PAGE.format(zone=view.zone, node_id=node_id) if isinstance(view, TPUView) else _LIST_PAGE
     return cell(node_id, href=console(path, project_id))
 
@@ -125,7 +125,7 @@ def _age(snapshot: Snapshot, view: TPUView | QueuedView) -> Cell:
 
 def _run(reader: Reader, view: TPUView | QueuedView, dag_id: str | None, run_id: str) -> Cell:
     if not is_managed(view.labels):
-        return cell("not made here", note="somebody else's, or made by hand")
+        return cell("not made here")
     return unknown("neither lease nor ledger knows its run") if dag_id is None else reader.run(dag_id, run_id)
 
 
@@ -151,7 +151,7 @@ def orphan_table(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
     runs = snapshot.runs
     rows = []
     for sentence in found:
-        dag_id, run_id = runs.get(sentence.run, ("", ""))
+        dag_id, run_id = runs.get(sentence.run, (None, ""))
         kind = "queued resource" if "/queuedResources/" in sentence.name else "node"
         name = cell(reader.node(sentence.name.rpartition("/")[2], dag_id), note=kind)
         rows.append([name, cell(sentence.reason, tone="bad"), reader.run(dag_id, run_id) if dag_id else unknown()])

@@ -54,7 +54,9 @@ def moment(at: datetime) -> str:
 
 def span(age: timedelta) -> str:
     """A length of time in its two largest units."""
-    minutes = max(0, int(age.total_seconds() // 60))
+    minutes = int(age.total_seconds() // 60)
+    if minutes < 1:
+        return "< 1 min"
     days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
     if days:
         return f"{days} d {hours} h"
@@ -71,13 +73,15 @@ class Reader:
     """Who looks at the page.
 
     :param visible: DAGs that Airflow lets the reader see; of others the page gives sums, but no names.
+    :param everything: whether no DAG is hidden, so that a TPU of a forgotten run may be named too.
     """
 
     visible: Collection[str]
+    everything: bool = False
 
     def may_see(self, dag_id: str | None) -> bool:
-        """Whether this DAG, or something that belongs to none, may be named."""
-        return dag_id is None or dag_id in self.visible
+        """Whether the DAG may be named; None is one that neither lease nor ledger knows."""
+        return self.everything if dag_id is None else dag_id in self.visible
 
     def dag(self, dag_id: str) -> str:
         """The DAG's name, if it may be said."""

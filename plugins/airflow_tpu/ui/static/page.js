@@ -39,7 +39,7 @@ function say(text) {
 function show(data) {
   say(`Project ${data.project}, as of ${data.as_of}`);
   byId("problems").replaceChildren(...data.problems.map(({ part, text }) =>
-    element("li", {}, element("strong", {}, `The ${part} could not be read, so it shows as unknown. `), text)));
+    element("li", {}, element("strong", {}, `Could not read the ${part}, shown as unknown: `), text)));
   byId("problems").hidden = !data.problems.length;
   byId("tiles").replaceChildren(...data.tiles.map(tile));
   byId("gauges").replaceChildren(...gauges(data.gauges));

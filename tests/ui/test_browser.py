@@ -1,0 +1,239 @@
+"""The page in a real Chromium, served by Airflow's own API server, over the ledger of two hundred incarnations."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, sync_playwright
+
+from airflow_tpu.ui.snapshot import Snapshot
+from airflow_tpu.ui.views import page as view
+from tests.ui.invented import LIVING, V3, Project, closed_like, opened
+from tests.ui.made import ALL, NOW
+from tests.ui.server import api_server
+
+pytestmark = pytest.mark.slow
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+WIDTHS = (1280, 390)
+THEMES = ("light", "dark")
+PAGE = "/airflow-tpu/"
+HOSTILE = "<img src=x onerror=alert(1)> & <b>bold</b>"
+SCRIPTS = Path(__file__).with_name("browser")
+CONTRAST, CUT, FOCUS, CHOOSE = ((SCRIPTS / f"{name}.js").read_text() for name in ("contrast", "cut", "focus", "choose"))
+
+
+@dataclass
+class Visit:
+    """A tab, and everything it complained about.
+
+    :param page: Playwright's page.
+    :param width: of the window, in pixels.
+    :param theme: what the system prefers.
+    :param complaints: errors of console and scripts, and requests that left this machine.
+    """
+
+    page: Page
+    width: int
+    theme: str
+    complaints: list[str] = field(default_factory=list)
+
+    @property
+    def background(self) -> str:
+        """Computed colour behind the page."""
+        return str(self.page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    def listen(self, own: str) -> None:
+        """Note complaints, and keep every request on this machine."""
+        self.page.on("console", self._console)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.route(lambda url: not url.startswith(own), self._refuse)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.complaints.append(message.text)
+
+    def _refuse(self, route: Route, request: Request) -> None:
+        self.complaints.append(f"outside: {request.url}")
+        route.abort()
+
+
+@pytest.fixture(scope="module")
+def url(project: Project, database: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of Airflow, with a project full of everything behind it."""
+    now = dt.datetime.now(dt.UTC)
+    project.furnish(now)
+    hostile = replace(opened(LIVING, 9, now - dt.timedelta(days=2), V3), paid_reason=HOSTILE)
+    project.record(hostile)
+    project.record(closed_like(hostile, hours=1.5))
+    with api_server(tmp_path_factory.mktemp("airflow") / "api-server.log") as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium of this machine."""
+    path = next((found for found in map(shutil.which, NAMES) if found), None)
+    if path is None:
+        pytest.fail("This test needs Chromium. Install it: apt-get install chromium (.ci/run does it).")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def shown(browser: Browser, url: str, request: pytest.FixtureRequest) -> Iterator[Visit]:
+    """The page with its figures, in the width and theme of the test."""
+    look: tuple[int, Any] = getattr(request, "param", (1280, "light"))
+    width, theme = look
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
+    seen = Visit(page, width, theme)
+    seen.listen(url)
+    page.goto(url + PAGE)
+    page.locator("#content").wait_for()
+    yield seen
+    page.close()
+
+
+LOOKS = [(width, theme) for width in WIDTHS for theme in THEMES]
+every_look = pytest.mark.parametrize("shown", LOOKS, indirect=True, ids=lambda look: f"{look[0]}-{look[1]}")
+every_width = pytest.mark.parametrize("shown", LOOKS[::2], indirect=True, ids=lambda look: str(look[0]))
+
+
+@every_look
+def test_the_page_fits_and_nothing_complains(shown: Visit, out: Path) -> None:
+    """In every look nothing is wider than the window, no script fails and nothing is loaded from outside."""
+    shown.page.screenshot(path=out / f"usage-{shown.width}-{shown.theme}.png", full_page=True)
+    assert shown.page.evaluate("document.documentElement.scrollWidth") <= shown.width
+    assert shown.page.locator("canvas").count() == 1
+    assert shown.complaints == []
+
+
+@every_width
+def test_no_text_is_cut_or_covered(shown: Visit) -> None:
+    """No cell or figure is wider than the place it has."""
+    assert shown.page.evaluate(CUT) == []
+
+
+def test_the_themes_differ_and_airflow_decides(shown: Visit) -> None:
+    """What Airflow's UI has chosen goes before what the system prefers, at once and without a reload."""
+    light = shown.background
+    shown.page.evaluate(CHOOSE, "dark")
+    assert shown.background != light
+    shown.page.evaluate(CHOOSE, "system")
+    assert shown.background == light
+    assert shown.complaints == []
+
+
+@every_look
+def test_text_can_be_read(shown: Visit) -> None:
+    """Text and its background have at least the contrast that WCAG 2.2 asks for (AA, 4.5 to 1)."""
+    assert shown.page.evaluate(CONTRAST) == []
+
+
+@every_width
+def test_a_screen_reader_finds_its_way(shown: Visit) -> None:
+    """Headings, tables with column and row headers, gauges and chart have names, also where rows are cards."""
+    page = shown.page
+    assert page.get_by_role("heading", level=1).all_inner_texts() == ["TPU usage"]
+    for name in ("Allowances of the grant", "TPUs", "Orphans", "List value not paid", "Not free", "Preemptions"):
+        table = page.get_by_role("table", name=name, exact=True)
+        assert table.get_by_role("columnheader").count() > 0
+        assert table.get_by_role("rowheader").count() == table.get_by_role("row").count() - 1
+    gauge = "6 of 5 devices in use, 0 idle, 1 held by dead TPUs, 1 over the allowance: billed"
+    assert page.get_by_role("img", name=gauge).count() == 1
+    assert page.get_by_role("img", name=re.compile("^Chip-hours per day from .* tpu_train [0-9.]+")).count() == 1
+    assert page.get_by_role("status").inner_text().startswith("Project local-project, as of ")
+
+
+def test_the_keyboard_reaches_everything(shown: Visit) -> None:
+    """Every link and the table behind the chart get the focus by Tab, and the focus is seen."""
+    page = shown.page
+    wanted = page.locator("main a[href], main summary").count()
+    reached = set()
+    for _ in range(wanted):
+        page.keyboard.press("Tab")
+        focus = page.evaluate(FOCUS)
+        assert focus["outline"] >= 2
+        reached.add(focus["place"])
+    assert len(reached) == wanted
+    page.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert page.get_by_role("table", name="Chip-hours per day").is_visible()
+
+
+def test_airflow_shows_the_page_and_its_links_leave_the_frame(browser: Browser, url: str, out: Path) -> None:
+    """The navigation leads to the page, a run's link in its frame to the run, and a console link to a new tab."""
+    context = browser.new_context(viewport={"width": 1280, "height": 1800}, device_scale_factor=0.7)
+    context.route(lambda address: not address.startswith(url), lambda route: route.fulfill(body="outside"))
+    page = context.new_page()
+    page.goto(url)
+    page.get_by_text("Browse", exact=True).click()
+    page.get_by_role("menuitem", name="TPU usage").click()
+    frame = page.frame_locator("iframe[title='TPU usage']")
+    frame.locator("#content").wait_for()
+    page.screenshot(path=out / "usage-in-airflow.png")
+    tpus = frame.get_by_role("table", name="TPUs", exact=True)
+    with context.expect_page() as tab:
+        tpus.get_by_role("link", name=re.compile("^left-by-hand")).click()
+    assert "//console.cloud.google.com/compute/tpus/details/europe-west4-a/left-by-hand?" in tab.value.url
+    tpus.get_by_role("link", name=LIVING.dag_id, exact=True).click()
+    page.wait_for_url(f"{url}/dags/{LIVING.dag_id}/runs/**")
+    context.close()
+
+
+def test_a_narrow_window_keeps_its_chart(shown: Visit) -> None:
+    """The chart follows the window when it is made narrow."""
+    shown.page.set_viewport_size({"width": 390, "height": 800})
+    shown.page.wait_for_function("document.querySelector('.uplot').clientWidth <= 390")
+    assert shown.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert shown.complaints == []
+
+
+def test_text_from_outside_stays_text(shown: Visit) -> None:
+    """HTML in what a person typed is shown as it was typed."""
+    assert shown.page.get_by_text(f"outside the grant: {HOSTILE}").count() == 1
+    assert shown.page.locator("main img").count() == 0
+
+
+@every_width
+def test_what_is_unknown_looks_unknown(shown: Visit, out: Path) -> None:
+    """With nothing readable the page says so and why, in every place."""
+    page = shown.page
+    nothing = Snapshot(NOW, problems={"grant": "no such file", "live TPUs": "403 from the Cloud TPU API"})
+    page.route("**/airflow-tpu/data", lambda route: route.fulfill(json={"state": "ready", **view(nothing, ALL)}))
+    page.reload()
+    page.get_by_role("list", name="What could not be read").get_by_text("no such file").wait_for()
+    page.screenshot(path=out / f"usage-unknown-{shown.width}.png", full_page=True)
+    assert page.locator("main dd").all_inner_texts() == ["unknown"] * 7
+    sections = page.locator("main section:not(:first-child)").all_inner_texts()
+    assert [text for text in sections if "unknown" not in text] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= shown.width
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(401, "Your session has ended"), (403, "You may not see this page"), (500, "Airflow answered 500")],
+)
+def test_a_refusal_is_explained(shown: Visit, status: int, text: str) -> None:
+    """Somebody whose session ends while the page is open reads what to do."""
+    shown.page.route("**/airflow-tpu/data", lambda route: route.fulfill(status=status, json={"detail": "no"}))
+    shown.page.reload()
+    shown.page.get_by_role("status").get_by_text(text).wait_for()
