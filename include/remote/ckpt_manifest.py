@@ -6,7 +6,9 @@ import json
 import os
 from typing import Dict, NamedTuple, Optional, Tuple
 
-MANIFEST = "MANIFEST.json"
+import protocol
+
+MANIFEST = protocol.CHECKPOINT_MANIFEST
 LIMIT = 16 * 1024 * 1024  # bytes
 
 

@@ -15,6 +15,8 @@ import socket
 from pathlib import Path
 from typing import Dict, NamedTuple, Optional
 
+import protocol
+
 import procs
 from ckpt_manifest import MANIFEST
 from gcs_http import Storage
@@ -22,7 +24,7 @@ from gcs_objects import Fetch, Objects
 from gcs_upload import Occupied, Source, Stored, split_uri
 from rundir import RunDir
 
-_OBJECT = re.compile(r"attempt-(\d+)/(\d{12,})\.([^/]+)/(.+)", re.DOTALL)
+_OBJECT = re.compile(protocol.CHECKPOINT_FOLDER + "/(.+)", re.DOTALL)
 _CLAIM = re.compile(r"attempts/(\d+)\.json")
 _BINARY = "application/octet-stream"
 

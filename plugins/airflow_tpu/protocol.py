@@ -80,6 +80,10 @@ RUN_PHASE = "run"
 FINISH = b"finish"
 FINISH_KILLED = b"finish killed"
 
+# A checkpoint below the run's prefix: attempt, order (the step, if the script tells it), name. Its manifest is last.
+CHECKPOINT_FOLDER = r"attempt-(\d+)/(\d{12,})\.([^/]+)"
+CHECKPOINT_MANIFEST = "MANIFEST.json"
+
 # Null where no place for checkpoints was given. last_durable_step is null, too, if the script does not tell steps.
 CHECKPOINT_FIELDS = (
     "checkpoint_durable",

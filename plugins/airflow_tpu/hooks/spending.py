@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_tpu import protocol
 from airflow_tpu.core.budget import counts
 from airflow_tpu.core.plan import checkpoints_uri
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A manifest is written last: a step folder that has one is complete.
-_COMPLETE = re.compile(r"/step-(\d+)/MANIFEST\.json$")
+# A manifest is written last: a folder that has one is complete.
+_COMPLETE = re.compile(f"/{protocol.CHECKPOINT_FOLDER}/{re.escape(protocol.CHECKPOINT_MANIFEST)}$")
 
 
 def spend(bench: Workbench, lease: Lease, error: TPUError) -> BudgetExhausted | None:
@@ -42,5 +43,5 @@ def spend(bench: Workbench, lease: Lease, error: TPUError) -> BudgetExhausted | 
 def newest_step(bench: Workbench) -> int | None:
     """Training steps of the run's newest complete checkpoint in the bucket, None when there is none."""
     listing = bench.storage.listing(f"{checkpoints_uri(bench.conf, bench.key.name)}/")
-    steps = [int(found[1]) for info in listing if (found := _COMPLETE.search(info.name))]
+    steps = [int(found[2]) for info in listing if (found := _COMPLETE.search(info.name))]
     return max(steps, default=None)
