@@ -15,9 +15,18 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from localcloud.server import LocalCloudConfig
 from localcloud.testing import BackgroundCloud
+from tests.dags.evidence import BUCKET
 
 ROOT = Path(__file__).resolve().parents[2]
-BUCKET = "trc-local"
+MAIN_DAG = ROOT / "dags" / "tpu_train.py"
+BUNDLES = [
+    {
+        "name": name,
+        "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+        "kwargs": {"path": str(path)},
+    }
+    for name, path in (("dags-folder", ROOT / "dags"), ("variants", Path(__file__).parent / "files"))
+]
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +72,8 @@ class Outcome:
     :param state: of the run.
     :param tasks: state of each task.
     :param tries: number of tries of each task.
-    :param log: every log line of this process during the run.
+    :param log: what the tasks have printed and logged.
+    :param library_log: what the package's modules have logged; a real worker puts both into one log.
     """
 
     state: str
@@ -72,29 +82,43 @@ class Outcome:
     tries: dict[str, int]
     xcom: dict[str, Any] = field(default_factory=dict)
     log: str = ""
+    library_log: str = ""
 
 
 @pytest.fixture
-def run_dag(database: None, cloud: BackgroundCloud, capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """Run ``tpu_train`` (or another DAG) to its end with some fields of the form."""
+def run_dag(
+    database: None,
+    cloud: BackgroundCloud,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., Outcome]:
+    """Run ``tpu_train`` (or another DAG, of another file) to its end with some fields of the form."""
+    from airflow.dag_processing.dagbag import DagBag
 
-    def run(dag: Any = None, **conf: Any) -> Outcome:
-        from airflow.dag_processing.dagbag import DagBag
+    monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps(BUNDLES))
+    caplog.set_level(logging.INFO, "airflow_tpu")
 
-        if dag is None:
-            dag = DagBag(str(ROOT / "dags" / "tpu_train.py")).dags["tpu_train"]
+    def run(dag_id: str = "tpu_train", file: Path = MAIN_DAG, **conf: Any) -> Outcome:
+        dag = DagBag(str(file)).dags[dag_id]
         capfd.readouterr()
+        caplog.clear()
         result = dag.test(run_conf={"script": "hello.py", "zone": "us-central1-f", **conf})
         captured = capfd.readouterr()
-        instances = result.get_task_instances()
-        return Outcome(
-            state=str(result.state),
-            run_id=result.run_id,
-            tasks={ti.task_id: str(ti.state) for ti in instances},
-            tries={ti.task_id: ti.try_number for ti in instances},
-            xcom={ti.task_id: ti.xcom_pull(task_ids=ti.task_id) for ti in instances},
-            log=captured.out + captured.err,
-        )
+        return outcome(result, captured.out + captured.err, caplog.text)
 
-    logging.getLogger("airflow_tpu").setLevel(logging.INFO)
     return run
+
+
+def outcome(result: Any, log: str, library_log: str) -> Outcome:
+    """What a finished run has left in Airflow."""
+    instances = result.get_task_instances()
+    return Outcome(
+        state=str(result.state),
+        run_id=result.run_id,
+        tasks={ti.task_id: str(ti.state) for ti in instances},
+        tries={ti.task_id: ti.try_number for ti in instances},
+        xcom={ti.task_id: ti.xcom_pull(task_ids=ti.task_id) for ti in instances},
+        log=log,
+        library_log=library_log,
+    )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_tpu.core.lease import Lease
-    from airflow_tpu.hooks.release import Ending, Release
+    from airflow_tpu.hooks.release import Release
     from airflow_tpu.hooks.workbench import Workbench
 
 GONE_WITHIN = dt.timedelta(minutes=30)
@@ -56,7 +56,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
     It needs neither XCom nor a permit to delete; a TPU that is gone already is a success; a colleague's TPU is
     never touched. Use it as the teardown of the lease.
 
-    :return: the incarnations that were alive, and how they ended.
+    :return: every incarnation of the run, and how it ended.
     """
 
     def execute(self, context: Context) -> list[dict[str, str]]:
@@ -69,12 +69,12 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         asked.check()
         if not asyncio.run(self._gone(bench, until)):
             self._defer_until_gone(bench, until)
-        return self._done(bench, asked.endings)
+        return self._done(bench)
 
     def execute_gone(self, context: Context, event: Mapping[str, Any] | None = None) -> list[dict[str, str]]:
         """Go on after the trigger has seen everything gone (or fail, and be tried again)."""
         raise_for(event)
-        return self._done(self.bench(context), [])
+        return self._done(self.bench(context))
 
     async def _ask(self, bench: Workbench) -> Release:
         from airflow_tpu.hooks.census import take_census
@@ -114,8 +114,11 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         nobody = Lease(bench.key, "teardown", until, "")
         self.defer(trigger=CloudTPUGoneTrigger(watch=self.watch(nobody, until).to_json()), method_name="execute_gone")
 
-    def _done(self, bench: Workbench, endings: list[Ending]) -> list[dict[str, str]]:
+    def _done(self, bench: Workbench) -> list[dict[str, str]]:
+        from airflow_tpu.core.ledger import Closed
+
+        ended = [event for event in bench.ledger.events(bench.key) if isinstance(event, Closed)]
         bench.reservations.release(bench.key.digest)
         bench.leases.release(bench.key)
         self.log.info("nothing of %s is left in the project", bench.key.name)
-        return [{"node": ending.node_id, "reason": str(ending.reason)} for ending in endings]
+        return [{"node": event.node_id, "reason": str(event.end_reason)} for event in ended]

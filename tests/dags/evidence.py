@@ -1,0 +1,59 @@
+"""What a DAG run has left in the cloud: objects, ledger, meter."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import Any
+
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage
+
+from localcloud.testing import BackgroundCloud
+
+BUCKET = "trc-local"
+Event = dict[str, Any]
+
+
+def _bucket(cloud: BackgroundCloud) -> storage.Bucket:
+    options = {"api_endpoint": cloud.endpoints.storage_api_endpoint}
+    return storage.Client("local-project", AnonymousCredentials(), client_options=options).bucket(BUCKET)
+
+
+def objects(cloud: BackgroundCloud) -> dict[str, bytes]:
+    """Every object of the grant's bucket, by name."""
+    return {blob.name: blob.download_as_bytes() for blob in _bucket(cloud).list_blobs()}
+
+
+def upload(cloud: BackgroundCloud, name: str, text: str) -> str:
+    """Put a script into the bucket; returns its URI."""
+    _bucket(cloud).blob(name).upload_from_string(text)
+    return f"gs://{BUCKET}/{name}"
+
+
+def events(cloud: BackgroundCloud, kind: str) -> list[Event]:
+    """Events of the ledger, ``opened`` or ``closed``, by incarnation."""
+    return [json.loads(body) for name, body in sorted(objects(cloud).items()) if name.endswith(f"/{kind}.json")]
+
+
+def ledger_seconds(cloud: BackgroundCloud) -> float:
+    """READY seconds of all incarnations as the ledger has them."""
+    spans = [(event["ready_at"], event["ended_at"]) for event in events(cloud, "closed") if event["ready_at"]]
+    instants = [(dt.datetime.fromisoformat(start), dt.datetime.fromisoformat(end)) for start, end in spans]
+    return sum((end - start).total_seconds() for start, end in instants)
+
+
+def metered_seconds(cloud: BackgroundCloud) -> float:
+    """READY seconds of all nodes as the local cloud's meter has them."""
+    return float(cloud.meter()["ready_seconds"])
+
+
+def api_calls(cloud: BackgroundCloud) -> dict[str, int]:
+    """How often each method of the TPU API was called."""
+    return {name: count for name, count in cloud.meter()["calls"].items() if count}
+
+
+def names_left(cloud: BackgroundCloud) -> list[str]:
+    """Short names of the nodes and queued resources that are there."""
+    rows = cloud.snapshot()
+    return sorted(row["name"].rpartition("/")[2] for kind in rows.values() for row in kind)

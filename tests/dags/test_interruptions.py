@@ -1,0 +1,166 @@
+"""What befalls a run on its way: cut connections, preemptions, scripts that leave nothing, names that are odd."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcloud.progress import latest_step
+from localcloud.testing import BackgroundCloud, eventually
+from tests.dags.evidence import events, ledger_seconds, metered_seconds, names_left, objects, upload
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., Any]
+VARIANTS = Path(__file__).parent / "files" / "variants.py"
+
+STEPS = """
+import json, os, pathlib, sys, time
+output = pathlib.Path(os.environ["TRC_OUTPUT_DIR"])
+steps = 80 if os.environ["TRC_ATTEMPT"] == "1" else 5
+print("begin attempt", os.environ["TRC_ATTEMPT"], flush=True)
+for step in range(steps):
+    print(f"step {step} done", flush=True)
+    (output / "new.json").write_text(json.dumps({"step": step}))
+    os.replace(output / "new.json", output / "progress.json")
+    time.sleep(0.03)
+(output / "model.txt").write_text("trained")
+"""
+
+
+def steps_logged(log: str) -> list[int]:
+    """Numbers of the steps in the task log, in order."""
+    return [int(number) for number in re.findall(r"step (\d+) done", log)]
+
+
+@contextmanager
+def at_step(cloud: BackgroundCloud, step: int, action: Callable[[], object]) -> Iterator[None]:
+    """Do something beside the block, as soon as the training on a TPU VM has reached a step."""
+
+    def watch() -> None:
+        eventually(lambda: latest_step(cloud.cloud.config.state_dir / "vm"), lambda found: found >= step, 90.0)
+        action()
+
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch)
+        yield
+        watching.result(10.0)
+
+
+def drop_connections(cloud: BackgroundCloud) -> None:
+    """Cut every SSH connection to every TPU VM; processes live on."""
+    for row in cloud.snapshot()["nodes"]:
+        crew = cloud.call(lambda name=row["name"]: cloud.cloud.fleet.crew(name))  # type: ignore[misc]
+        assert crew is not None
+        cloud.run(crew.each(lambda worker: worker.drop()))
+
+
+@pytest.mark.parametrize("inline", ["30", "0"], ids=["worker", "triggerer"])
+def test_connection_cut_in_mid_run(
+    cloud: BackgroundCloud, run_dag: Run, monkeypatch: pytest.MonkeyPatch, inline: str
+) -> None:
+    """The training goes on, the log continues from the exact byte, once, and the task spends no try."""
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS", inline)
+    script = upload(cloud, "scripts/steps.py", STEPS)
+    with at_step(cloud, 20, lambda: drop_connections(cloud)):
+        outcome = run_dag("tpu_train_deferring", VARIANTS, script=script, provisioning="node")
+    assert outcome.state == "success", outcome.log[-4000:]
+    assert "lost sight of the run" in outcome.library_log
+    assert steps_logged(outcome.log) == list(range(80))
+    assert outcome.log.count("begin attempt") == 1
+    assert outcome.tries["train"] == 1
+
+
+@pytest.mark.parametrize("provisioning", ["queued-resource", "node"])
+def test_preemption_in_mid_run(cloud: BackgroundCloud, run_dag: Run, provisioning: str) -> None:
+    """The train task is tried again on a new incarnation; both lives are in the ledger, as the meter counted them."""
+    cloud.add_fault("node.timeline", {"node": "*-1"}, preempt_at_step=15)
+    script = upload(cloud, "scripts/steps.py", STEPS)
+    outcome = run_dag(script=script, provisioning=provisioning)
+    assert outcome.state == "success", outcome.log[-4000:]
+    assert outcome.tries["train"] == 2
+    assert outcome.tries["create"] == 1
+    assert [event["end_reason"] for event in events(cloud, "closed")] == ["preempted", "finished"]
+    assert len(events(cloud, "opened")) == 2
+    assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) < 8.0
+    assert steps_logged(outcome.log)[-5:] == list(range(5))
+    assert names_left(cloud) == []
+    assert cloud.cloud.faults.unused() == []
+
+
+def test_preemption_while_deferred(cloud: BackgroundCloud, run_dag: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trigger that sees the TPU taken away ends the same way as a worker that does."""
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS", "0")
+    cloud.add_fault("node.timeline", {"node": "*-1"}, preempt_at_step=15)
+    script = upload(cloud, "scripts/steps.py", STEPS)
+    outcome = run_dag("tpu_train_deferring", VARIANTS, script=script)
+    assert outcome.state == "success", outcome.log[-4000:]
+    assert outcome.tries["train"] == 2
+    assert [event["end_reason"] for event in events(cloud, "closed")] == ["preempted", "finished"]
+    assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) < 8.0
+    assert names_left(cloud) == []
+
+
+def test_stock_out_is_tried_again(cloud: BackgroundCloud, run_dag: Run) -> None:
+    """A create whose operation ends for lack of capacity is tried again; the failed one costs nothing."""
+    message = 'There is no more capacity in the zone "us-central1-f"'
+    cloud.add_fault("tpu.operation", {"verb": "create"}, action="error", code=8, message=message)
+    outcome = run_dag(provisioning="node")
+    assert outcome.state == "success", outcome.log[-4000:]
+    assert outcome.tries["create"] == 2
+    assert [event["end_reason"] for event in events(cloud, "closed")] == ["never-ready", "finished"]
+    assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) < 3.0
+
+
+def test_ready_and_never_reachable_is_charged(cloud: BackgroundCloud, run_dag: Run) -> None:
+    """A TPU that was READY and could not be used is deleted, and its READY time is in the ledger all the same."""
+    cloud.add_fault("vm.ssh", {"node": "*-1"}, rotate_host_key=True)
+    outcome = run_dag(provisioning="node")
+    assert outcome.state == "failed"
+    assert outcome.tasks["create"] == "failed"
+    assert "another host key" in outcome.log
+    assert metered_seconds(cloud) > 0.0
+    assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) < 5.0
+    assert names_left(cloud) == []
+
+
+def test_script_without_output_fails(cloud: BackgroundCloud, run_dag: Run) -> None:
+    """A script that ends well and leaves nothing is a failed run; its TPU is deleted, its log is kept."""
+    outcome = run_dag(script=upload(cloud, "scripts/nothing.py", "print('all done')\n"), provisioning="node")
+    assert outcome.state == "failed"
+    assert (outcome.tasks["train"], outcome.tasks["copy"]) == ("success", "failed")
+    assert (outcome.tasks["delete"], outcome.tasks["verdict"]) == ("success", "upstream_failed")
+    assert outcome.tries["copy"] == 1
+    assert "left no file in TRC_OUTPUT_DIR" in outcome.log
+    assert any(name.endswith("/attempt-1/log.txt") for name in objects(cloud))
+    assert names_left(cloud) == []
+
+
+@pytest.mark.parametrize("name", ["학습/my train's 100% ü.py", "-rf.py"])
+def test_script_with_an_odd_name(cloud: BackgroundCloud, run_dag: Run, name: str) -> None:
+    """A script in the bucket runs whatever characters its name has."""
+    script = "import os, pathlib\npathlib.Path(os.environ['TRC_OUTPUT_DIR'], 'out.txt').write_text('ü')\n"
+    outcome = run_dag(script=upload(cloud, name, script), provisioning="node")
+    assert outcome.state == "success", outcome.log[-4000:]
+    assert any(found.endswith("/output/out.txt") for found in objects(cloud))
+
+
+def test_foreign_nodes_survive(cloud: BackgroundCloud, run_dag: Run) -> None:
+    """Neither a look-alike of our names nor anything else that is not ours is touched by a whole run."""
+    from google.cloud import tpu_v2
+
+    create = cloud.cloud.state.methods["Tpu/CreateNode"]
+    for node_id in ("tpu-train-0123456789-1", "colleague"):
+        node = {"accelerator_type": "v2-8", "runtime_version": "tpu-ubuntu2204-base"}
+        parent = "projects/local-project/locations/us-central1-f"
+        request = tpu_v2.CreateNodeRequest(parent=parent, node_id=node_id, node=node)
+        cloud.call(lambda request=request: create(request))  # type: ignore[misc]
+    outcome = run_dag(provisioning="node")
+    assert outcome.state == "success", outcome.log[-4000:]
+    assert names_left(cloud) == ["colleague", "tpu-train-0123456789-1"]

@@ -1,0 +1,43 @@
+"""Waiting in the triggerer or in the worker, for a queued resource or a node: the same behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcloud.testing import BackgroundCloud
+from tests.dags.evidence import events, ledger_seconds, metered_seconds, names_left, objects
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., Any]
+VARIANTS = Path(__file__).parent / "files" / "variants.py"
+DEFERRALS = ("waiting in the triggerer until", "the log goes on in the triggerer")
+
+
+def artifacts(cloud: BackgroundCloud) -> set[str]:
+    """Names of what a run has put into the bucket, without the run's own name."""
+    return {name.split("/attempt-")[-1] for name in objects(cloud) if "/attempt-" in name}
+
+
+@pytest.mark.parametrize("provisioning", ["queued-resource", "node"])
+@pytest.mark.parametrize("dag_id", ["tpu_train_deferring", "tpu_train_blocking"])
+def test_same_run_whatever_the_wait(
+    cloud: BackgroundCloud, run_dag: Run, monkeypatch: pytest.MonkeyPatch, dag_id: str, provisioning: str
+) -> None:
+    """Tasks, artifacts, log and books are the same for both ways to wait and both ways to ask for a TPU."""
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS", "0")
+    outcome = run_dag(dag_id, VARIANTS, provisioning=provisioning)
+    assert outcome.state == "success", outcome.log[-4000:]
+    assert set(outcome.tries.values()) == {1}
+    assert [words in outcome.log for words in DEFERRALS] == [dag_id == "tpu_train_deferring"] * 2
+    assert "hello from worker 0, attempt 1" in outcome.log
+    assert artifacts(cloud) == {"1/output/hello-0.txt", "1/log.txt", "1/manifest.json"}
+    assert set(outcome.xcom["train"]) == {"attempt", "exit_code", "training_seconds"}
+    (closed,) = events(cloud, "closed")
+    assert outcome.xcom["delete"] == [{"node": closed["node_id"], "reason": "finished"}]
+    assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) < 3.0
+    assert names_left(cloud) == []
