@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, FrameLocator, Page, Request, Route, sync_playwright
 
 from airflow_tpu.ui.snapshot import Snapshot
 from airflow_tpu.ui.views import page as view
@@ -36,7 +36,7 @@ THEMES = ("light", "dark")
 PAGE = "/airflow-tpu/"
 HOSTILE = "<img src=x onerror=alert(1)> & <b>bold</b>"
 SCRIPTS = Path(__file__).with_name("browser")
-CONTRAST, CUT, FOCUS, CHOOSE = ((SCRIPTS / f"{name}.js").read_text() for name in ("contrast", "cut", "focus", "choose"))
+CONTRAST, CUT, FOCUS = ((SCRIPTS / f"{name}.js").read_text() for name in ("contrast", "cut", "focus"))
 
 
 @dataclass
@@ -53,11 +53,6 @@ class Visit:
     width: int
     theme: str
     complaints: list[str] = field(default_factory=list)
-
-    @property
-    def background(self) -> str:
-        """Computed colour behind the page."""
-        return str(self.page.evaluate("getComputedStyle(document.body).backgroundColor"))
 
     def listen(self, own: str) -> None:
         """Note complaints, and keep every request on this machine."""
@@ -132,16 +127,6 @@ def test_no_text_is_cut_or_covered(shown: Visit) -> None:
     assert shown.page.evaluate(CUT) == []
 
 
-def test_the_themes_differ_and_airflow_decides(shown: Visit) -> None:
-    """What Airflow's UI has chosen goes before what the system prefers, at once and without a reload."""
-    light = shown.background
-    shown.page.evaluate(CHOOSE, "dark")
-    assert shown.background != light
-    shown.page.evaluate(CHOOSE, "system")
-    assert shown.background == light
-    assert shown.complaints == []
-
-
 @every_look
 def test_text_can_be_read(shown: Visit) -> None:
     """Text and its background have at least the contrast that WCAG 2.2 asks for (AA, 4.5 to 1)."""
@@ -179,9 +164,10 @@ def test_the_keyboard_reaches_everything(shown: Visit) -> None:
     assert page.get_by_role("table", name="Chip-hours per day").is_visible()
 
 
-def test_airflow_shows_the_page_and_its_links_leave_the_frame(browser: Browser, url: str, out: Path) -> None:
-    """The navigation leads to the page, a run's link in its frame to the run, and a console link to a new tab."""
-    context = browser.new_context(viewport={"width": 1280, "height": 1800}, device_scale_factor=0.7)
+@pytest.fixture
+def framed(browser: Browser, url: str) -> Iterator[tuple[Page, FrameLocator]]:
+    """The page where people find it: Airflow's UI, opened from its navigation; and the frame in it."""
+    context = browser.new_context(viewport={"width": 1280, "height": 1800}, device_scale_factor=0.75)
     context.route(lambda address: not address.startswith(url), lambda route: route.fulfill(body="outside"))
     page = context.new_page()
     page.goto(url)
@@ -189,14 +175,32 @@ def test_airflow_shows_the_page_and_its_links_leave_the_frame(browser: Browser, 
     page.get_by_role("menuitem", name="TPU usage").click()
     frame = page.frame_locator("iframe[title='TPU usage']")
     frame.locator("#content").wait_for()
+    yield page, frame
+    context.close()
+
+
+def test_links_leave_airflows_frame(framed: tuple[Page, FrameLocator], url: str, out: Path) -> None:
+    """A console link opens a new tab, and a run's link the run in Airflow around the frame."""
+    page, frame = framed
     page.screenshot(path=out / "usage-in-airflow.png")
     tpus = frame.get_by_role("table", name="TPUs", exact=True)
-    with context.expect_page() as tab:
+    with page.context.expect_page() as tab:
         tpus.get_by_role("link", name=re.compile("^left-by-hand")).click()
     assert "//console.cloud.google.com/compute/tpus/details/europe-west4-a/left-by-hand?" in tab.value.url
     tpus.get_by_role("link", name=LIVING.dag_id, exact=True).click()
     page.wait_for_url(f"{url}/dags/{LIVING.dag_id}/runs/**")
-    context.close()
+
+
+def test_airflow_decides_on_light_or_dark(framed: tuple[Page, FrameLocator]) -> None:
+    """What Airflow's UI chooses goes before what the system prefers, at once and without a reload."""
+    page, frame = framed
+    body = frame.locator("body")
+    colours = []
+    for theme in ("light", "dark", "light"):
+        page.evaluate("theme => localStorage.setItem('theme', theme)", theme)
+        frame.locator(f"html[data-theme={theme}]").wait_for()
+        colours.append(body.evaluate("body => getComputedStyle(body).backgroundColor"))
+    assert colours[0] == colours[2] != colours[1]
 
 
 def test_a_narrow_window_keeps_its_chart(shown: Visit) -> None:

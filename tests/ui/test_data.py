@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from google.api_core.exceptions import Forbidden
 
 from airflow_tpu.errors import LedgerError
 from airflow_tpu.hooks.grant import load_grant
@@ -142,6 +143,19 @@ def test_each_object_of_the_ledger_is_read_once(project: Project) -> None:
     reads = gets(project)
     assert len(reader.events(project.storage, ROOT)) == before + 1
     assert gets(project) - reads == 1
+
+
+def test_a_failure_half_way_loses_nothing_that_was_read(project: Project) -> None:
+    """After a refused object the next reading fetches only what the first one did not get to."""
+    reader, whole = LedgerReader(), len(LedgerReader().events(project.storage, ROOT))
+    spec = {"point": "gcs.request", "match": {"op": "objects.media"}, "after": whole - 1, "params": {"action": "403"}}
+    project.cloud.cloud.faults.add({**spec, "times": 1})
+    with pytest.raises(Forbidden):
+        reader.events(project.storage, ROOT)
+    assert project.cloud.cloud.faults.unused() == []
+    reads = gets(project)
+    assert len(reader.events(project.storage, ROOT)) == whole
+    assert gets(project) - reads < whole
 
 
 def test_a_damaged_ledger_is_no_ledger(project: Project) -> None:

@@ -50,12 +50,13 @@ class LedgerReader:
         """
         bucket = root.removeprefix("gs://").split("/", 1)[0]
         uris = [f"gs://{bucket}/{info.name}" for info in hook.listing(f"{root}/{ROOT}/")]
+        self._known = {uri: self._known[uri] for uri in uris if uri in self._known}
         fresh = [uri for uri in uris if uri not in self._known]
         with ThreadPoolExecutor(_READERS) as pool:
-            found = dict(zip(fresh, pool.map(hook.read_json, fresh), strict=True))
-        kept = {uri: self._known[uri] for uri in uris if uri in self._known}
-        read = {uri: read_event(json.dumps(stored.data)) for uri, stored in found.items() if stored is not None}
-        self._known = kept | read
+            # One by one, so that what was read before a failure need not be read again after it.
+            for uri, stored in zip(fresh, pool.map(hook.read_json, fresh), strict=True):
+                if stored is not None:
+                    self._known[uri] = read_event(json.dumps(stored.data))
         return list(self._known.values())
 
 
