@@ -57,7 +57,9 @@ def tpu_session(conf: str | Mapping[str, Any], **arguments: Any) -> Iterator[TPU
         "retry_policy": retry_policy(),
         "retry_delay": timedelta(seconds=30),
     }
-    lease = CloudTPULeaseOperator(task_id="lease", retries=3, retry_delay=timedelta(seconds=10), **common)
+    lease = CloudTPULeaseOperator(
+        task_id="lease", retries=3, retry_policy=retry_policy(), retry_delay=timedelta(seconds=10), **common
+    )
     create = CloudTPUCreateOperator(task_id="create", **patient, **common)
     delete = CloudTPUDeleteOperator(
         task_id="delete",

@@ -1,0 +1,119 @@
+"""What every DAG file must keep: cheap to parse, and of a shape in which no TPU can leak."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DAG_FILES = sorted((ROOT / "dags").glob("*.py"))
+HEAVY = ("asyncssh", "grpc", "google.cloud.tpu_v2", "airflow.providers.google.common.hooks", "tensorflow")
+PARSE = """
+import runpy, sys
+runpy.run_path(sys.argv[1])
+print([name for name in sys.modules if any(name == heavy or name.startswith(heavy + ".") for heavy in sys.argv[2:])])
+"""
+
+
+def ids(value: Any) -> str:
+    """The file's stem as the name of a test case."""
+    return Path(value).stem
+
+
+@pytest.fixture(scope="module")
+def bag() -> Any:
+    """Every DAG of the repository."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    found = DagBag(str(ROOT / "dags"))
+    assert found.import_errors == {}
+    return found
+
+
+@pytest.fixture(scope="module")
+def train(bag: Any) -> Any:
+    """The main job."""
+    return bag.dags["tpu_train"]
+
+
+def below(dag: Any, task_id: str) -> set[str]:
+    """Everything that comes after a task."""
+    return {task.task_id for task in dag.get_task(task_id).get_flat_relatives(upstream=False)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", DAG_FILES, ids=ids)
+def test_parsing_imports_nothing_heavy(file: Path) -> None:
+    """A DAG file is parsed every few seconds: it loads neither clients nor hooks of the Google provider."""
+    done = subprocess.run([sys.executable, "-c", PARSE, str(file), *HEAVY], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_no_dag_has_a_run_timeout(bag: Any) -> None:
+    """``dagrun_timeout`` skips teardowns, and with them the delete."""
+    assert {dag_id: dag.dagrun_timeout for dag_id, dag in bag.dags.items()} == dict.fromkeys(bag.dags)
+
+
+def test_lease_is_the_setup_of_the_delete(train: Any) -> None:
+    """The setup touches no TPU; a create that is itself the setup would take its teardown with it when it fails."""
+    assert train.get_task("lease").is_setup
+    assert not train.get_task("create").is_setup
+    delete = train.get_task("delete")
+    assert delete.is_teardown
+    assert delete.upstream_task_ids >= {"lease"}
+    assert delete.on_failure_fail_dagrun
+
+
+def test_teardown_is_tried_again_by_itself(train: Any) -> None:
+    """A delete that fails is tried many times, further and further apart."""
+    delete = train.get_task("delete")
+    assert delete.retries >= 5
+    assert delete.retry_exponential_backoff
+    assert delete.max_retry_delay is not None
+
+
+def test_everything_that_uses_the_tpu_comes_before_its_delete(train: Any) -> None:
+    """The delete depends on each of them, directly or not."""
+    for task_id in ("create", "train", "copy"):
+        assert "delete" in below(train, task_id)
+
+
+def test_waiting_tasks_survive_the_loss_of_a_worker(train: Any) -> None:
+    """Each task that waits has tries to re-attach with, by the policy of the error tree."""
+    for task_id in ("create", "train", "copy"):
+        task = train.get_task(task_id)
+        assert task.retries >= 20
+        assert task.retry_policy is not None
+
+
+def test_verdict_is_a_leaf_below_copy_and_delete(train: Any) -> None:
+    """Teardown and report succeed after a failed training; the verdict makes the run as red as the training was."""
+    verdict = train.get_task("verdict")
+    assert verdict.downstream_task_ids == set()
+    assert verdict.upstream_task_ids == {"copy", "delete"}
+    assert verdict.trigger_rule == "all_success"
+    assert not verdict.is_teardown
+
+
+def test_report_runs_whatever_happened(train: Any) -> None:
+    """What a failed run has cost is reported as well."""
+    report = train.get_task("report")
+    assert report.trigger_rule == "all_done"
+    assert report.upstream_task_ids == {"delete"}
+
+
+def test_check_comes_first(train: Any) -> None:
+    """Nothing of the session starts before the form and the grant have been checked."""
+    assert [task.task_id for task in train.roots] == ["check_grant"]
+    assert {"lease", "create", "train", "copy", "delete"} <= below(train, "check_grant")
+
+
+def test_waits_defer_by_default(train: Any) -> None:
+    """A training of days holds no worker slot, whatever Airflow's own default says."""
+    for task_id in ("create", "train", "delete"):
+        assert train.get_task(task_id).deferrable
