@@ -5,6 +5,7 @@ from __future__ import annotations
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
+from airflow_tpu.deadlines import deadline_alerts
 from airflow_tpu.operators.artifacts import CloudTPUArtifactsToGCSOperator
 from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.ledger import CloudTPUUsageReportOperator
@@ -20,6 +21,7 @@ with DAG(
     catchup=False,
     max_active_runs=4,
     params=train_params(),
+    deadline=deadline_alerts(),
     tags=["tpu"],
     doc_md=__doc__,
 ) as dag:

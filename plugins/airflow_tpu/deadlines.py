@@ -1,0 +1,77 @@
+"""The deadline that no teardown can miss: Airflow calls it in the triggerer, for paused and timed-out runs as well.
+
+A run's own deadline is in its lease, since a person may choose any number of hours; Airflow's alerts have fixed
+intervals. So there is a ladder of alerts, and each one that fires looks into the lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+
+from airflow_tpu.core.names import RunKey
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.lease import Lease
+
+log = logging.getLogger(__name__)
+
+LADDER = tuple(dt.timedelta(hours=hours) for hours in (1, 6, 12, 24, 48, 96, 24 * 7, 24 * 14, 24 * 30))
+SLACK = dt.timedelta(minutes=10)
+"""What teardown and worker may take after the deadline before this steps in."""
+
+
+def deadline_alerts(gcp_conn_id: str = "google_cloud_default") -> list[DeadlineAlert]:
+    """Alerts for a DAG that owns a TPU.
+
+    :param gcp_conn_id: connection for the Cloud TPU API and Cloud Storage.
+    """
+    return [
+        DeadlineAlert(
+            reference=DeadlineReference.DAGRUN_QUEUED_AT,
+            interval=interval + SLACK,
+            callback=AsyncCallback(f"{__name__}.end_overdue", {"gcp_conn_id": gcp_conn_id}),
+        )
+        for interval in LADDER
+    ]
+
+
+async def end_overdue(gcp_conn_id: str, context: Mapping[str, Any]) -> str:
+    """Delete what a run still holds after its own deadline.
+
+    :param gcp_conn_id: connection to use.
+    :param context: Airflow's context of the alert, with the DAG run as a mapping.
+    :return: what was done, in words.
+    """
+    from airflow_tpu.hooks.release import request_delete
+    from airflow_tpu.hooks.tpu import CloudTPUAsyncHook
+
+    run = context["dag_run"]
+    key = RunKey(run["dag_id"], run["run_id"])
+    lease = await asyncio.to_thread(_lease, key, gcp_conn_id)
+    if lease is None:
+        return f"{key.name} holds no lease: nothing to end"
+    if lease.expires_at > dt.datetime.now(dt.UTC):
+        return f"{key.name} may go on until {lease.expires_at}"
+    log.warning("%s has passed its deadline %s: deleting its TPU", key.name, lease.expires_at)
+    async with await CloudTPUAsyncHook(gcp_conn_id=gcp_conn_id).client() as client:
+        endings = await request_delete(client, key)
+    return f"{key.name} has passed its deadline; deleting {', '.join(end.node_id for end in endings) or 'nothing'}"
+
+
+def _lease(key: RunKey, gcp_conn_id: str) -> Lease | None:
+    from airflow_tpu.errors import LeaseLost
+    from airflow_tpu.hooks.artifacts import ArtifactsHook
+    from airflow_tpu.hooks.grant import load_grant, store_root
+    from airflow_tpu.hooks.lease import LeaseStore
+
+    try:
+        return LeaseStore(ArtifactsHook(gcp_conn_id), store_root(load_grant())).read(key)
+    except LeaseLost:
+        return None
