@@ -46,14 +46,14 @@ async def end_overdue(gcp_conn_id: str, context: Mapping[str, Any]) -> str:
     """Delete what a run still holds after its own deadline.
 
     :param gcp_conn_id: connection to use.
-    :param context: Airflow's context of the alert, with the DAG run as a mapping.
+    :param context: Airflow's context of the alert; the DAG run in it is what the REST API answers (``dag_run_id``).
     :return: what was done, in words.
     """
     from airflow_tpu.hooks.release import request_delete
     from airflow_tpu.hooks.tpu import CloudTPUAsyncHook
 
     run = context["dag_run"]
-    key = RunKey(run["dag_id"], run["run_id"])
+    key = RunKey(run["dag_id"], run["dag_run_id"])
     lease = await asyncio.to_thread(_lease, key, gcp_conn_id)
     if lease is None:
         return f"{key.name} holds no lease: nothing to end"

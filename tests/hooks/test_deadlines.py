@@ -15,7 +15,14 @@ from airflow_tpu.hooks.waits import until_ready
 from localcloud.testing import eventually
 from tests.hooks.site import KEY, ZONE, Site, now, pace
 
-CONTEXT = {"dag_run": {"dag_id": KEY.dag_id, "run_id": KEY.run_id}}
+
+def context() -> dict[str, object]:
+    """What Airflow hands to the callback: the DAG run as its REST API shows it."""
+    from airflow.api_fastapi.core_api.datamodels.dag_run import DAGRunResponse
+
+    names = set(DAGRunResponse.model_json_schema(mode="serialization")["properties"])
+    assert {"dag_id", "dag_run_id"} <= names
+    return {"dag_run": {"dag_id": KEY.dag_id, "dag_run_id": KEY.run_id}}
 
 
 async def start(site: Site, client: TPUClient, expires_at: dt.datetime) -> None:
@@ -31,7 +38,7 @@ async def test_overdue_run_loses_its_tpu(site: Site, client: TPUClient) -> None:
     """A run past its own deadline is ended, whatever state Airflow keeps it in; a colleague's node stays."""
     await start(site, client, now() - dt.timedelta(minutes=1))
     site.foreign_node("tpu-train-of-anna")
-    said = await end_overdue("google_cloud_default", CONTEXT)
+    said = await end_overdue("google_cloud_default", context())
     assert "has passed its deadline" in said
     eventually(site.nodes, lambda nodes: nodes == {"tpu-train-of-anna": "READY"})
 
@@ -39,13 +46,13 @@ async def test_overdue_run_loses_its_tpu(site: Site, client: TPUClient) -> None:
 async def test_run_within_its_deadline_goes_on(site: Site, client: TPUClient) -> None:
     """An alert of the ladder that comes before the run's own deadline changes nothing."""
     await start(site, client, now() + dt.timedelta(hours=1))
-    assert "may go on" in await end_overdue("google_cloud_default", CONTEXT)
+    assert "may go on" in await end_overdue("google_cloud_default", context())
     assert list(site.nodes().values()) == ["READY"]
 
 
 async def test_run_that_has_ended_has_nothing_to_end(site: Site) -> None:
     """Without a lease there is nothing to do, and the text says so."""
-    assert "holds no lease" in await end_overdue("google_cloud_default", CONTEXT)
+    assert "holds no lease" in await end_overdue("google_cloud_default", context())
 
 
 def test_ladder_reaches_the_longest_deadline() -> None:

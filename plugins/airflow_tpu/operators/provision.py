@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_tpu.core.events import raise_for
 from airflow_tpu.core.ledger import TimeSource
-from airflow_tpu.errors import ConfigError, LedgerError, TPUError
+from airflow_tpu.errors import ConfigError, DeadlineExceeded, LedgerError, TPUError
 from airflow_tpu.operators.base import FencedOperator, abandon
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class CloudTPUProvisionOperator(FencedOperator):
         """Adopt or create the TPU; wait for it."""
         bench = self.bench(context)
         lease = bench.leases.read(bench.key)
+        self._require_time(lease)
         self.arm(bench, lease)
         order = bench.order()  # connections and buckets are read before the event loop runs
         try:
@@ -63,6 +64,13 @@ class CloudTPUProvisionOperator(FencedOperator):
         :param node: full name of the node.
         """
         raise NotImplementedError
+
+    def _require_time(self, lease: Lease) -> None:
+        if lease.expires_at <= dt.datetime.now(dt.UTC):
+            raise DeadlineExceeded(
+                f"the deadline {lease.expires_at} of {lease.key.name} has passed; nothing is created. Raise "
+                "deadline_hours and start again: the run resumes from its newest checkpoint."
+            )
 
     async def _provision(self, bench: Workbench, lease: Lease, order: Any) -> tuple[Target, Arrival | None]:
         from airflow_tpu.hooks.boot import arrive
