@@ -25,6 +25,11 @@ def objects(cloud: BackgroundCloud) -> dict[str, bytes]:
     return {blob.name: blob.download_as_bytes() for blob in _bucket(cloud).list_blobs()}
 
 
+def object_names(cloud: BackgroundCloud) -> list[str]:
+    """Names of the objects of the grant's bucket, without reading them."""
+    return [blob.name for blob in _bucket(cloud).list_blobs()]
+
+
 def upload(cloud: BackgroundCloud, name: str, text: str) -> str:
     """Put a script into the bucket; returns its URI."""
     _bucket(cloud).blob(name).upload_from_string(text)

@@ -11,18 +11,19 @@ import pytest
 
 from airflow_tpu import protocol
 from localcloud.testing import BackgroundCloud, eventually
-from tests.dags.evidence import events, names_left, objects
+from tests.dags.evidence import events, names_left, object_names
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 Run = Callable[..., Any]
-ARGUMENTS = "--steps 3000 --batch-size 16 --eval-every 500 --save-every 20"
+# Many steps: the training must outlast the few seconds between a save and its copy in the bucket.
+ARGUMENTS = "--steps 6000 --batch-size 16 --eval-every 500 --save-every 50"
 SAFE = re.compile(f"/checkpoints/{protocol.CHECKPOINT_FOLDER}/{protocol.CHECKPOINT_MANIFEST}$")
 
 
 def safe_step(cloud: BackgroundCloud) -> int:
     """Step of the newest checkpoint in the bucket, 0 if there is none."""
-    return max((int(found[2]) for name in objects(cloud) if (found := SAFE.search(name))), default=0)
+    return max((int(found[2]) for name in object_names(cloud) if (found := SAFE.search(name))), default=0)
 
 
 def preempt_when_safe(cloud: BackgroundCloud) -> int:

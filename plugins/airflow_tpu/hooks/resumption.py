@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.ledger import Closed
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def tell_resumption(bench: Workbench, result: RunResult) -> None:
-    """Log where the attempt resumed, with the lost seconds if the ledger knows when the TPU before it ended."""
+def tell_resumption(bench: Workbench, result: RunResult, write: Callable[[str], None]) -> None:
+    """Say where the attempt resumed, with the lost seconds if the ledger knows when the TPU before it ended.
+
+    :param bench: hooks and stores.
+    :param result: of the attempt.
+    :param write: gets the line, if there is one.
+    """
     if result.resumed_attempt is not None:
-        log.info(resumption(result, _ends(bench)))
+        write(resumption(result, _ends(bench)))
 
 
 def _ends(bench: Workbench) -> list[dt.datetime]:

@@ -108,7 +108,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         lease = bench.leases.update(lease, lambda now: now.with_life(now.attempt_node, training_seconds=result.seconds))
         uri = artifacts_uri(bench.conf, lease.key.name, lease.attempt)
         CloudTPUArtifactsLink.persist(context, path=uri.removeprefix("gs://"), project_id=bench.spec.project_id)
-        tell_resumption(bench, result)
+        tell_resumption(bench, result, self.log.info)
         error = classify_exit(result)
         if error is not None:
             self._keep(bench, lease, uri)
