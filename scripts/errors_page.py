@@ -60,6 +60,7 @@ ADVICE = {
     "NothingProduced": "The TPU is deleted. Write results into TRC_OUTPUT_DIR.",
     "ChecksumMismatch": "Copied again while the TPU lives, which is billed or counted meanwhile.",
     "UploadIncomplete": "Copied again while the TPU lives, which is billed or counted meanwhile.",
+    "ArtifactsLost": "The lost TPU costs nothing more. Clear the task train with everything after it: it resumes where it was.",
     "LeaseHeld": f"{NOTHING} Wait for the other DAG run, or take another artifact prefix.",
     "LeaseLost": "This attempt deletes nothing; the newer one has the TPU.",
     "LedgerError": "The bucket could not be read or written. Until it can, no TPU is created.",

@@ -41,7 +41,8 @@ leaf decides its own fate. *never* fails the task at once, *soon* re-creates or 
     ├── ArtifactError
     │   ├── NothingProduced    never
     │   ├── ChecksumMismatch   soon
-    │   └── UploadIncomplete   soon
+    │   ├── UploadIncomplete   soon
+    │   └── ArtifactsLost      never       the TPU went before its output was in the bucket
     └── LedgerError
         ├── LeaseHeld          never       another DAG run holds this prefix
         └── LeaseLost          never       a newer attempt has taken the lease over
@@ -304,6 +305,10 @@ class UploadIncomplete(ArtifactError):
     """Some objects did not arrive."""
 
     retry = Retry.SOON
+
+
+class ArtifactsLost(ArtifactError):
+    """The TPU went before what the run produced was in the bucket; only another training brings it back."""
 
 
 class LedgerError(TPUError):

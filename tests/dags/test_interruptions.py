@@ -94,6 +94,16 @@ def test_preemption_in_mid_run(cloud: BackgroundCloud, run_dag: Run, provisionin
     assert cloud.cloud.faults.unused() == []
 
 
+def test_preemption_with_notice(cloud: BackgroundCloud, run_dag: Run) -> None:
+    """A script that is asked to end before its TPU goes is interrupted, not failed."""
+    cloud.add_fault("node.timeline", {"node": "*-1"}, preempt_at_step=15, notice=0.5)
+    outcome = run_dag(script=upload(cloud, "scripts/steps.py", STEPS), provisioning="node")
+    assert outcome.state == "success", outcome.log[-4000:]
+    assert outcome.tries["train"] > 1
+    assert [event["end_reason"] for event in events(cloud, "closed")] == ["preempted", "finished"]
+    assert names_left(cloud) == []
+
+
 def test_preemption_while_deferred(cloud: BackgroundCloud, run_dag: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trigger that sees the TPU taken away ends the same way as a worker that does."""
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS", "0")

@@ -52,6 +52,14 @@ def test_all_faults_of_a_form_at_once(cloud: BackgroundCloud, run_dag: Run) -> N
         assert field in outcome.log
 
 
+@pytest.mark.parametrize("script", ["no_such_script.py", "gs://trc-local/no such script.py"])
+def test_script_that_is_not_there(cloud: BackgroundCloud, run_dag: Run, script: str) -> None:
+    """A missing script is found before a TPU waits for it."""
+    outcome = run_dag(script=script)
+    assert_untouched(cloud, outcome)
+    assert "no_such_script.py" in outcome.log or "no such script.py" in outcome.log
+
+
 def test_bucket_in_another_region(cloud: BackgroundCloud, run_dag: Run) -> None:
     """Traffic between regions is billed, so a bucket elsewhere is refused, and nothing is created."""
     cloud.call(lambda: cloud.cloud.storage.create_bucket("far-away", "EUROPE-WEST4"))

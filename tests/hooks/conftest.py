@@ -38,7 +38,7 @@ def grant() -> Grant:
 
 @pytest.fixture
 def open_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, login: Login, grant: Grant) -> Iterator[Open]:
-    """Start a local cloud with some settings; the connection of the process leads to the last one started."""
+    """Start a local cloud with some settings; the connections of the process lead to the last one started."""
     with ExitStack() as stack:
 
         def start(tier: str = "inprocess", **settings: Any) -> Site:
@@ -47,6 +47,8 @@ def open_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, login: Login, gra
             )
             cloud = stack.enter_context(BackgroundCloud(config))
             monkeypatch.setenv("AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT", json.dumps(connection(cloud)))
+            ssh = {"conn_type": "ssh", "login": login.user, "extra": {"private_key": login.private_key}}
+            monkeypatch.setenv("AIRFLOW_CONN_TPU_SSH_DEFAULT", json.dumps(ssh))
             return Site(cloud, ArtifactsHook(), login, grant)
 
         yield start

@@ -18,6 +18,7 @@ from airflow_tpu.errors import (
     LoginRefused,
     RateLimited,
     ResourceNotFound,
+    TPULost,
     TPUPreempted,
     TPUVanished,
     TransientError,
@@ -41,6 +42,9 @@ _PAUSE = 2.0
 
 ONE_TRY = Timing(boot_window=0.0)
 """A session that fails at once: the caller reads the node's state before it tries again."""
+
+REACHED = Timing(boot_window=15.0)
+"""A session with a worker that has answered before: soon it is better to ask what has become of its node."""
 
 
 @dataclass(frozen=True)
@@ -86,17 +90,28 @@ async def worker_addresses(client: TPUClient, view: TPUView, options: Connection
     return found
 
 
-async def lost_state(client: TPUClient, node: str) -> TPUPreempted | TPUVanished | None:
-    """Ask the API whether a node is gone; neither an SSH error nor an API that stumbles decides."""
+async def living(client: TPUClient, node: str) -> TPUView:
+    """A node that is neither gone nor going.
+
+    :raises TPULost: it is.
+    """
     try:
         view = await client.node(node)
-    except ResourceNotFound:
-        return TPUVanished(f"node {node} is unknown to the API: it was preempted or somebody deleted it.")
+    except ResourceNotFound as error:
+        raise TPUVanished(f"node {node} is unknown to the API: it was preempted or somebody deleted it.") from error
+    if view.phase is Phase.LOST or view.phase is Phase.DELETING:
+        raise TPUPreempted(f"node {node} is {view.state}: Google took the TPU back.")
+    return view
+
+
+async def lost_state(client: TPUClient, node: str) -> TPULost | None:
+    """Ask the API whether a node is gone; neither an SSH error nor an API that stumbles decides."""
+    try:
+        await living(client, node)
+    except TPULost as error:
+        return error
     except (TransientError, RateLimited) as error:
         log.info("nothing is known of %s: %s", node, error)
-        return None
-    if view.phase is Phase.LOST or view.phase is Phase.DELETING:
-        return TPUPreempted(f"node {node} is {view.state}: Google took the TPU back.")
     return None
 
 

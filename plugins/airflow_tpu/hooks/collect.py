@@ -10,7 +10,8 @@ from airflow_tpu import protocol
 from airflow_tpu.core.artifacts import Manifest, verify
 from airflow_tpu.core.job import RunRef
 from airflow_tpu.core.messages import Pushed
-from airflow_tpu.errors import ChecksumMismatch, ConnectionFailed, ResourceNotFound, TPUVanished
+from airflow_tpu.errors import ArtifactsLost, ChecksumMismatch, ConnectionFailed, TPULost
+from airflow_tpu.hooks.boot import REACHED
 from airflow_tpu.hooks.launch import locate
 from airflow_tpu.hooks.run import RunSession
 
@@ -45,16 +46,16 @@ async def collect(bench: Workbench, lease: Lease, uri: str) -> Collected:
     :param lease: names node and attempt.
     :param uri: where to.
     :return: what was pushed, as the worker lists it.
-    :raises TPUVanished: the node is gone.
+    :raises ArtifactsLost: the node is gone.
     :raises RemoteError: the worker cannot be reached or refused.
     """
     node = f"{bench.spec.parent}/nodes/{lease.attempt_node}"
     async with bench.tpu.client() as client:
         try:
             job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))
-        except ResourceNotFound as error:
-            raise TPUVanished(f"{node} is gone; what was not in the bucket is lost with it") from error
-        async with RunSession(job.address, bench.access.login) as session:
+        except TPULost as error:
+            raise ArtifactsLost(f"{error} What was not in the bucket is lost with it.") from error
+        async with RunSession(job.address, bench.access.login, REACHED) as session:
             async for message in session.push(job.ref, uri):
                 if isinstance(message, Pushed):
                     return _collected(message)

@@ -11,8 +11,9 @@ from airflow_tpu import settings
 from airflow_tpu.core.bundle import Bundle
 from airflow_tpu.core.job import RunRef
 from airflow_tpu.core.plan import Attempt, plan_job
+from airflow_tpu.errors import ConfigError, ConnectionFailed, Fault
 from airflow_tpu.hooks.artifacts import split_uri
-from airflow_tpu.hooks.boot import worker_addresses
+from airflow_tpu.hooks.boot import REACHED, living, worker_addresses
 from airflow_tpu.hooks.follow import RunningJob
 from airflow_tpu.hooks.run import RunSession
 
@@ -27,8 +28,10 @@ log = logging.getLogger(__name__)
 def build_bundle(bench: Workbench) -> Bundle:
     """Collect the script, its neighbours and its requirements.
 
-    :raises ConfigError: a file is missing.
+    :raises ConfigError: a file is missing, or may not be read.
     """
+    from google.api_core.exceptions import Forbidden, NotFound
+
     conf, train = bench.conf, settings.include_dir() / "train"
     requirements = train / conf.requirements if conf.requirements else None
     if not conf.script.startswith("gs://"):
@@ -36,13 +39,23 @@ def build_bundle(bench: Workbench) -> Bundle:
     bucket, name = split_uri(conf.script)
     with tempfile.TemporaryDirectory(prefix="airflow-tpu-") as folder:
         script = Path(folder) / Path(name).name
-        bench.storage.download(bucket_name=bucket, object_name=name, filename=str(script))
+        try:
+            bench.storage.download(bucket_name=bucket, object_name=name, filename=str(script))
+        except (Forbidden, NotFound) as error:
+            problem = "there is no such object" if isinstance(error, NotFound) else "may not be read"
+            raise ConfigError([Fault("script", conf.script, problem)], "the bundle") from error
         return Bundle.build(script, Path(folder), requirements)
 
 
 async def locate(client: TPUClient, bench: Workbench, node: str, ref: RunRef) -> RunningJob:
-    """Address of worker 0 as it is now: maintenance may have changed it."""
-    addresses = await worker_addresses(client, await client.node(node), bench.tpu.options)
+    """Address of worker 0 as it is now: maintenance may have changed it.
+
+    :raises TPULost: the node is gone or going.
+    :raises ConnectionFailed: it has no address at the moment.
+    """
+    addresses = await worker_addresses(client, await living(client, node), bench.tpu.options)
+    if not addresses:
+        raise ConnectionFailed(f"{node} shows no address at the moment: it is being repaired or rebooted")
     return RunningJob(node, addresses[0], ref)
 
 
@@ -54,7 +67,7 @@ async def attach(client: TPUClient, bench: Workbench, lease: Lease, node: str) -
     if lease.attempt == 0 or lease.attempt_node != node.rsplit("/", 1)[-1]:
         return None
     job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))
-    async with RunSession(job.address, bench.access.login) as session:
+    async with RunSession(job.address, bench.access.login, REACHED) as session:
         status = await session.status(job.ref)
     done_well = status.state == "finished" and (status.result or {}).get("exit_code") == 0
     if status.state == "running" or done_well:
@@ -74,7 +87,7 @@ async def launch(client: TPUClient, bench: Workbench, lease: Lease, node: str) -
     attempt = Attempt(lease.key.name, lease.attempt, lease.expires_at)
     job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))
     spec = plan_job(bench.conf, bench.accelerator, bundle, attempt)
-    async with RunSession(job.address, bench.access.login) as session:
+    async with RunSession(job.address, bench.access.login, REACHED) as session:
         started = await session.start(spec, bundle)
     log.info("attempt %d of %s runs as process %s on %s", lease.attempt, lease.key.name, started.pid, node_id)
     return job

@@ -40,6 +40,9 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
         return permit.to_json()
 
     def _alone(self, bench: Workbench, end: dt.datetime) -> None:
-        """What the grant file alone refuses is refused before any API call."""
+        """What the script, the form and the grant file alone refuse is refused before any call of the TPU API."""
+        from airflow_tpu.hooks.launch import build_bundle
+
+        build_bundle(bench)
         request = Request(bench.spec, bench.accelerator, end, paid_reason=bench.conf.allow_paid_reason)
         authorize(bench.grant, request, Inventory(), dt.datetime.now(dt.UTC))

@@ -1,0 +1,153 @@
+"""Start an attempt, find it again, bring home what it made: also on a node that is just being lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_tpu.core.job import RunRef
+from airflow_tpu.core.lease import Lease
+from airflow_tpu.errors import ArtifactsLost, ConfigError, ConnectionFailed, TPUPreempted, TPUVanished
+from airflow_tpu.hooks.boot import arrive
+from airflow_tpu.hooks.collect import collect, confirm
+from airflow_tpu.hooks.follow import Follower, RunningJob
+from airflow_tpu.hooks.launch import attach, build_bundle, launch, locate
+from airflow_tpu.hooks.provision import Provisioner
+from airflow_tpu.hooks.tpu_client import TPUClient
+from airflow_tpu.hooks.waits import until_gone
+from airflow_tpu.hooks.workbench import Connections, Workbench
+from tests.hooks.site import BUCKET, KEY, PARENT, ZONE, Site, now, pace
+
+pytestmark = pytest.mark.slow
+
+NODE_ID = KEY.node_id(1)
+NODE = f"{PARENT}/nodes/{NODE_ID}"
+URI = f"gs://{BUCKET}/results"
+ENDLESS = "import time\nwhile True:\n    print('alive', flush=True)\n    time.sleep(0.1)\n"
+
+
+def bench(script: str = "hello.py") -> Workbench:
+    """What a task works with, all connections read."""
+    conf = {
+        "script": script,
+        "accelerator_type": "v2-8",
+        "zone": ZONE,
+        "artifacts_uri": f"gs://{BUCKET}/runs",
+        "provisioning": "node",
+    }
+    found = Workbench(KEY, Connections("google_cloud_default", "tpu_ssh_default"), conf)
+    _ = found.access, found.storage.get_conn()  # as the operators do, before an event loop runs
+    return found
+
+
+def script(site: Site, text: str) -> str:
+    """Put a script into the bucket; returns its URI."""
+    site.storage.get_conn().bucket(BUCKET).blob("scripts/x.py").upload_from_string(text)
+    return f"gs://{BUCKET}/scripts/x.py"
+
+
+async def ready(work: Workbench, client: TPUClient) -> Lease:
+    """A READY TPU; returns its lease."""
+    lease = work.leases.acquire(KEY, ZONE, work.deadline(now()))
+    target = await Provisioner(client, work.leases, work.ledger).ensure(work.order(), lease)
+    await arrive(client, target, work.access, pace())
+    return work.leases.read(KEY)
+
+
+async def finished(work: Workbench, client: TPUClient, job: RunningJob) -> Any:
+    """Follow a run to its end."""
+    lines: list[str] = []
+    return await Follower(client, work.access.login, job, lines.append).until_finished(pace(60).until)
+
+
+async def test_attempt_is_found_again_while_it_runs(site: Site, client: TPUClient) -> None:
+    """A second try of the task attaches to the run that is there and starts none."""
+    work = bench(script(site, ENDLESS))
+    lease = await ready(work, client)
+    assert await attach(client, work, lease, NODE) is None
+    job = await launch(client, work, lease, NODE)
+    again = await attach(client, work, work.leases.read(KEY), NODE)
+    assert again == job
+    assert work.leases.read(KEY).attempt == 1
+
+
+async def test_attempt_that_ended_badly_is_not_attached_to(site: Site, client: TPUClient) -> None:
+    """After a failure the next try starts an attempt of its own; after a success it takes the result."""
+    work = bench(script(site, "import os, sys\nsys.exit(int(os.environ['TRC_ATTEMPT']) == 1)\n"))
+    lease = await ready(work, client)
+    first = await finished(work, client, await launch(client, work, lease, NODE))
+    assert first.exit_code == 1
+    assert await attach(client, work, work.leases.read(KEY), NODE) is None
+    second = await launch(client, work, work.leases.read(KEY), NODE)
+    assert (await finished(work, client, second)).exit_code == 0
+    assert await attach(client, work, work.leases.read(KEY), NODE) == second
+    assert second.ref == RunRef(KEY.name, 2)
+
+
+async def test_attempt_on_a_lost_node_is_not_looked_for(site: Site, client: TPUClient) -> None:
+    """An attempt belongs to the incarnation it was started on."""
+    work = bench()
+    lease = await ready(work, client)
+    await launch(client, work, lease, NODE)
+    assert await attach(client, work, work.leases.read(KEY), f"{PARENT}/nodes/{KEY.node_id(2)}") is None
+
+
+async def test_output_is_pushed_and_confirmed(site: Site, client: TPUClient) -> None:
+    """Log and output arrive, counted apart, and the bucket agrees with the manifest."""
+    work = bench()
+    lease = await ready(work, client)
+    await finished(work, client, await launch(client, work, lease, NODE))
+    collected = await collect(work, work.leases.read(KEY), URI)
+    assert collected.outputs == 1
+    assert {file.path for file in collected.manifest.files} == {"output/hello-0.txt", "log.txt"}
+    confirm(work, collected.manifest, URI)
+
+
+async def test_node_that_was_preempted_meanwhile(site: Site, client: TPUClient) -> None:
+    """Between READY and the start a TPU can go: that is a preemption, and after a run a loss of what it made."""
+    work = bench()
+    await ready(work, client)
+    lease = work.leases.update(work.leases.read(KEY), lambda found: found.next_attempt(NODE_ID))
+    site.cloud.preempt(NODE_ID)
+    with pytest.raises(TPUPreempted):
+        await attach(client, work, lease, NODE)
+    with pytest.raises(TPUPreempted):
+        await launch(client, work, lease, NODE)
+    with pytest.raises(ArtifactsLost, match="lost with it"):
+        await collect(work, lease, URI)
+
+
+async def test_node_that_somebody_deleted(site: Site, client: TPUClient) -> None:
+    """A node that the API no longer knows has vanished."""
+    work = bench()
+    await ready(work, client)
+    await client.delete_node(NODE)
+    await until_gone(client, KEY, pace())
+    with pytest.raises(TPUVanished):
+        await locate(client, work, NODE, RunRef(KEY.name, 1))
+
+
+async def test_node_without_an_address(site: Site, client: TPUClient) -> None:
+    """A READY node that shows no address at the moment is a connection to be tried again."""
+    work = bench()
+    await ready(work, client)
+    site.cloud.call(lambda: setattr(site.cloud.cloud.state.node(NODE_ID), "machines", ()))
+    with pytest.raises(ConnectionFailed, match="no address"):
+        await locate(client, work, NODE, RunRef(KEY.name, 1))
+
+
+@pytest.mark.parametrize("missing", ["no_such.py", f"gs://{BUCKET}/no such.py"])
+@pytest.mark.usefixtures("site")
+async def test_missing_script_is_a_fault_of_the_form(missing: str) -> None:
+    """A script that is not there is named, whether in the folder or in the bucket."""
+    with pytest.raises(ConfigError, match=missing.rpartition("/")[2]):
+        build_bundle(bench(missing))
+
+
+async def test_script_that_may_not_be_read(site: Site) -> None:
+    """A 403 on the script is told as such, not tried again with a TPU waiting."""
+    uri = script(site, "pass")
+    site.cloud.add_fault("gcs.request", {"object": "scripts/*"}, action="403")
+    with pytest.raises(ConfigError, match="may not be read"):
+        build_bundle(bench(uri))
