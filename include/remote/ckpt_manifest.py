@@ -6,9 +6,7 @@ import json
 import os
 from typing import Dict, NamedTuple, Optional, Tuple
 
-import protocol
-
-MANIFEST = protocol.CHECKPOINT_MANIFEST
+MANIFEST = "MANIFEST.json"  # as trc_checkpoint.py writes it and protocol.CHECKPOINT_MANIFEST says
 LIMIT = 16 * 1024 * 1024  # bytes
 
 

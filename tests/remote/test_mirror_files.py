@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from airflow_tpu import protocol
 from airflow_tpu.core.job import RunRef
-from ckpt_manifest import parse
+from ckpt_manifest import MANIFEST, parse
 from ckpt_still import Stillness
 from tests.remote.machine import until
 from tests.remote.vault import MirroredRun, Vault
@@ -150,3 +151,8 @@ def test_a_manifest_cannot_lead_out_of_its_directory(document: str) -> None:
     """A manifest that names a place elsewhere, or is none, is refused before anything is written."""
     with pytest.raises(ValueError, match=r"manifest|Expecting|utf-8"):
         parse(document.encode("latin-1"))
+
+
+def test_all_sides_mean_the_same_file() -> None:
+    """The runner's name of a manifest is the one by which Airflow's side counts complete checkpoints."""
+    assert MANIFEST == protocol.CHECKPOINT_MANIFEST
