@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +30,7 @@ _FINAL = {
     126: "the script is not executable",
     127: "the command was not found (a missing interpreter, or Windows line ends in the script's first line)",
 }
+_EARLY_SECONDS = 60.0  # twice the grace of 30 s: what a script may take to save before the deadline
 _TRANSPORT = frozenset({124, 255})
 _OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
 _OUTSIDE_CODES = {128 + number: number for number in _OUTSIDE}
@@ -91,6 +92,16 @@ class RunResult:
     def ended(self) -> datetime:
         """When it ended, by the worker's clock."""
         return datetime.fromtimestamp(self.ended_at, tz=UTC)
+
+    def judged_by(self, deadline: datetime) -> RunResult:
+        """The same result, known to be the deadline's doing if the script stopped itself for it.
+
+        A script that watches ``TRC_DEADLINE`` ends by itself, a grace before the runner would stop it.
+
+        :param deadline: aware instant at which everything of the run ends.
+        """
+        stopped_itself = self.exit_code in _STOPPED and self.ended_at >= deadline.timestamp() - _EARLY_SECONDS
+        return replace(self, deadline=True) if stopped_itself else self
 
     def to_json(self) -> dict[str, Any]:
         """The one JSON form."""

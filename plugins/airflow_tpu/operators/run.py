@@ -106,6 +106,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         from airflow_tpu.hooks.resumption import tell_resumption
 
         lease = bench.leases.update(lease, lambda now: now.with_life(now.attempt_node, training_seconds=result.seconds))
+        result = result.judged_by(lease.expires_at)
         uri = artifacts_uri(bench.conf, lease.key.name, lease.attempt)
         CloudTPUArtifactsLink.persist(context, path=uri.removeprefix("gs://"), project_id=bench.spec.project_id)
         tell_resumption(bench, result, self.log.info)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -111,3 +112,22 @@ def test_a_result_says_one_thing(data: dict[str, Any]) -> None:
     """Neither an exit code nor a signal, or both, is no result."""
     with pytest.raises(ValueError, match="exit code or a signal"):
         RunResult.from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("code", "seconds_before", "error"),
+    [(75, 30, DeadlineExceeded), (76, 5, DeadlineExceeded), (75, -2, DeadlineExceeded), (75, 600, RunInterrupted)],
+)
+def test_script_that_stops_for_its_deadline_is_not_tried_again(
+    code: int, seconds_before: float, error: type[TPUError]
+) -> None:
+    """A script that watches the deadline stops a grace before it; long before it somebody else has stopped it."""
+    deadline = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
+    result = RunResult(code, ended_at=deadline.timestamp() - seconds_before)
+    assert type(classify_exit(result.judged_by(deadline))) is error
+
+
+def test_finished_run_is_not_overdue() -> None:
+    """A run that is done a second before its deadline is done."""
+    deadline = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
+    assert classify_exit(RunResult(0, ended_at=deadline.timestamp() - 1).judged_by(deadline)) is None
