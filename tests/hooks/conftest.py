@@ -17,11 +17,12 @@ from airflow_tpu.hooks.artifacts import ArtifactsHook
 from airflow_tpu.hooks.run import Login
 from airflow_tpu.hooks.tpu_client import TPUClient
 from localcloud.server import LocalCloudConfig
-from localcloud.settings import Settings
+from localcloud.settings import Latencies, Settings
 from localcloud.testing import BackgroundCloud
 from tests.hooks.site import BUCKET, INCLUDE, Site
 
 Open = Callable[..., Site]
+QUICK = Latencies(waiting=0.02, creating=0.1, failing=0.05, deleting=0.02, suspending=0.05, changing=0.02)
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +44,10 @@ def open_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, login: Login, gra
 
         def start(tier: str = "inprocess", **settings: Any) -> Site:
             config = LocalCloudConfig(
-                tmp_path / "cloud", Settings(**settings), tier=tier, buckets={BUCKET: "US-CENTRAL1"}
+                tmp_path / "cloud",
+                Settings(**{"latencies": QUICK, **settings}),
+                tier=tier,
+                buckets={BUCKET: "US-CENTRAL1"},
             )
             cloud = stack.enter_context(BackgroundCloud(config))
             monkeypatch.setenv("AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT", json.dumps(connection(cloud)))

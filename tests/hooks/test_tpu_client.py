@@ -15,7 +15,9 @@ from airflow_tpu.hooks.tpu import CloudTPUAsyncHook, CloudTPUHook
 from airflow_tpu.hooks.tpu_client import TPUClient
 from airflow_tpu.hooks.tpu_wire import Stamp
 from localcloud.node_requests import build
+from localcloud.settings import Latencies
 from localcloud.testing import eventually_async
+from tests.hooks.conftest import Open
 from tests.hooks.site import KEY, PARENT, ZONE, Site, now
 
 NODE = f"{PARENT}/nodes/n-1"
@@ -129,14 +131,21 @@ async def test_relabel_replaces_the_labels(site: Site, client: TPUClient) -> Non
 
 
 async def test_host_keys_are_read_per_worker(site: Site, client: TPUClient) -> None:
-    """Each worker's published key is the one its sshd shows; before boot there is none."""
+    """Each worker's published key is the one its sshd shows."""
     await create(site, client)
-    assert await client.host_keys(NODE) == {}
     await ready(client)
     crew = site.cloud.call(lambda: site.cloud.cloud.fleet.crew(NODE))
     assert crew is not None
     shown = {index: " ".join(worker.host_key.split()[:2]) for index, worker in enumerate(crew.workers)}
     assert await client.host_keys(NODE) == shown
+
+
+async def test_no_host_key_before_the_boot(open_site: Open) -> None:
+    """A worker that has not booted publishes no key, which is an answer and not an error."""
+    site = open_site(latencies=Latencies(creating=600.0))
+    async with site.client() as client:
+        await create(site, client)
+        assert await client.host_keys(NODE) == {}
 
 
 async def test_offers_of_a_zone(client: TPUClient) -> None:
