@@ -24,7 +24,7 @@ def main(dag_file: str, outcome_file: str, conf: str = "{}") -> int:
         print(f"{dag_file} does not define exactly one DAG: {bag.import_errors or sorted(bag.dags)}", file=sys.stderr)
         return 2
     (dag,) = bag.dags.values()
-    dag.deadline = None  # dag.test() ends with an error over it: https://github.com/apache/airflow/issues/73428
+    dag.deadline = None  # dag.test() ends with an error over it: apache/airflow issue 73428
     run = dag.test(run_conf=json.loads(conf))
     result = outcome(run)
     Path(outcome_file).write_text(json.dumps(result, indent=2), encoding="utf-8")
