@@ -1,9 +1,10 @@
 # Names for the scripts; they work the same without make.
-.PHONY: help demo test up down lint format
+.PHONY: help demo test test-compose up down lint format
 
 help:
 	@echo "make demo     train a real model on a TPU of the local cloud, through the DAG tpu_train"
 	@echo "make test     every check there is"
+	@echo "make test-compose  build the images, bring up docker-compose.yaml and train in it (root, ten minutes)"
 	@echo "make up       Airflow with its UI on http://localhost:8080, against the local cloud"
 	@echo "make down     end what 'make up' started"
 	@echo "make lint     only the static checks"
@@ -12,8 +13,8 @@ help:
 demo up down:
 	@scripts/$@
 
-test:
-	@scripts/test
+test test-compose:
+	@scripts/$@
 
 lint:
 	@scripts/test lint types imports

@@ -1,8 +1,8 @@
 """The health check of Airflow's containers: exit code 0 if the part works.
 
-Usage: ``healthy.py api-server|scheduler|dag_processor|triggerer|worker``. It asks the api-server, which knows the others by
-their heartbeats, and Redis for the worker. ``airflow jobs check`` answers the same and loads all of Airflow for it: some
-ten seconds of a core per container and check.
+Usage: ``healthy.py api-server|scheduler|dag_processor|triggerer|worker``. It asks the api-server, which knows the
+others by their heartbeats, and through Redis the worker. ``airflow jobs check`` answers the same and loads all of
+Airflow for it: some ten seconds of a core per container and check.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SECONDS = 20.0
 def main(part: str) -> int:
     """0 if the part works, else 1 and a word about it."""
     problem = worker() if part == "worker" else heartbeat(part)
-    print(problem or f"{part} is healthy")
+    sys.stdout.write(f"{problem or f'{part} is healthy'}\n")
     return 1 if problem else 0
 
 
 def heartbeat(part: str) -> str:
     """What is wrong with a part by the api-server's account."""
     try:
-        with urllib.request.urlopen(HEALTH, timeout=SECONDS) as answer:  # noqa: S310 - our own loopback address
+        with urllib.request.urlopen(HEALTH, timeout=SECONDS) as answer:
             health = json.load(answer)
     except (OSError, ValueError) as error:
         return f"the api-server does not answer: {error}"
@@ -38,7 +38,7 @@ def heartbeat(part: str) -> str:
 
 def worker() -> str:
     """What is wrong with the Celery worker: it has to answer through Redis."""
-    from celery import Celery
+    from celery import Celery  # type: ignore[import-untyped]
 
     name = f"celery@{socket.gethostname()}"
     app = Celery(broker=BROKER_URL.read_text(encoding="utf-8"))

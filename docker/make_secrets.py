@@ -1,8 +1,9 @@
 """Make every secret of the stack at its first start; later starts find them and change nothing.
 
-Usage: ``make_secrets.py DIRECTORY``. ``secrets`` below it is for Airflow's processes, ``ui`` for the api-server, ``database``
-and ``broker`` for PostgreSQL and Redis: each of them mounts only its own. A value that the environment gives
-(``FERNET_KEY``, ``POSTGRES_PASSWORD``, ``UI_PASSWORD``) is taken instead of a new one, so that a database moves to another machine.
+Usage: ``make_secrets.py DIRECTORY``. ``secrets`` below it is for Airflow's processes, ``ui`` for the api-server,
+``database`` and ``broker`` for PostgreSQL and Redis: each of them mounts only its own. A value that the environment
+gives (``FERNET_KEY``, ``POSTGRES_PASSWORD``, ``UI_PASSWORD``) is taken instead of a new one, so that a database can
+move to another machine.
 """
 
 from __future__ import annotations

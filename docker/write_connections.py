@@ -1,7 +1,7 @@
 """Write the connections that lead to the running local cloud into the file from which Airflow reads connections.
 
-Usage: ``write_connections.py STATE_DIR CONNECTIONS_DIR``. Against Google a person writes the same file by hand; the ports of
-the local cloud are new at each start, so this file is too. The SSH key is made once and stays with the cloud's state.
+Usage: ``write_connections.py STATE_DIR CONNECTIONS_DIR``. Against Google a person writes the same file by hand. The
+ports of the local cloud are new at each start, so this file is too; the SSH key is made once and stays with its state.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import json
 import os
 import sys
 from pathlib import Path
-
-import asyncssh
 
 from localcloud.endpoints import Endpoints
 
@@ -35,6 +33,8 @@ def main(state_dir: str, connections_dir: str) -> None:
 def private_key(path: Path) -> str:
     """The key in OpenSSH's format, made on first use."""
     if not path.exists():
+        import asyncssh
+
         write_private(path, asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode())
     return path.read_text(encoding="utf-8")
 
