@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from hypothesis import HealthCheck, settings
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Airflow reads its configuration when it is first imported, so this cannot wait for a fixture.
@@ -21,3 +23,7 @@ os.environ.update(
     AIRFLOW__AIRFLOW_TPU__EVENT_HOLD_SECONDS="0.1",
     AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS="0.1",
 )
+
+# How long an example takes says something of the machine, nothing of the code.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")

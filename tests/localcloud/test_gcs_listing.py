@@ -58,7 +58,9 @@ def expected(names: set[str], query: dict[str, str]) -> tuple[list[str], list[st
     return items, prefixes
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     names=st.sets(NAMES, max_size=12),
     prefix=SHORT,

@@ -19,7 +19,7 @@ SECRET = RunKey("secret_dag", "manual__whistle")
 
 
 @pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+def page(monkeypatch: pytest.MonkeyPatch, database: None) -> Iterator[TestClient]:
     """The application for people who may see one of two DAGs."""
     monkeypatch.setenv("AIRFLOW__CORE__AUTH_MANAGER", "tests.ui.rights.OneDagAuthManager")
     purge_cached_app()
