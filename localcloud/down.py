@@ -44,7 +44,8 @@ def down(state_dir: Path) -> int:
 def _farewell(state_dir: Path, count: int) -> str:
     if count == 0:
         return f"No process of a local cloud of {state_dir} is running.\n"
-    return f"The local cloud of {state_dir} is down; none of its {count} processes is left.\n"
+    ended = "its process has ended" if count == 1 else f"none of its {count} processes is left"
+    return f"The local cloud of {state_dir} is down; {ended}.\n"
 
 
 def _processes_of(state_dir: Path) -> list[Process]:
