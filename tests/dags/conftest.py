@@ -49,16 +49,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private_key: str) -> 
     """A local cloud with the grant's bucket, and the two connections that lead to it."""
     config = LocalCloudConfig(state_dir=tmp_path / "cloud", buckets={BUCKET: "US-CENTRAL1"})
     with BackgroundCloud(config) as running:
-        ends = running.endpoints
-        extra = {
-            "project": ends.project_id,
-            "is_anonymous": True,
-            "tpu_api_endpoint": ends.tpu_api_endpoint,
-            "tpu_insecure": True,
-            "storage_api_endpoint": ends.storage_api_endpoint,
-            "ssh_port": ends.ssh_port,
-        }
-        google = {"conn_type": "google_cloud_platform", "extra": extra}
+        google = running.endpoints.airflow_connection()
         ssh = {"conn_type": "ssh", "login": "trainer", "extra": {"private_key": private_key}}
         monkeypatch.setenv("AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT", json.dumps(google))
         monkeypatch.setenv("AIRFLOW_CONN_TPU_SSH_DEFAULT", json.dumps(ssh))

@@ -50,26 +50,12 @@ def open_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, login: Login, gra
                 buckets={BUCKET: "US-CENTRAL1"},
             )
             cloud = stack.enter_context(BackgroundCloud(config))
-            monkeypatch.setenv("AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT", json.dumps(connection(cloud)))
+            monkeypatch.setenv("AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT", json.dumps(cloud.endpoints.airflow_connection()))
             ssh = {"conn_type": "ssh", "login": login.user, "extra": {"private_key": login.private_key}}
             monkeypatch.setenv("AIRFLOW_CONN_TPU_SSH_DEFAULT", json.dumps(ssh))
             return Site(cloud, ArtifactsHook(), login, grant)
 
         yield start
-
-
-def connection(cloud: BackgroundCloud) -> dict[str, Any]:
-    """The Airflow connection that leads to a local cloud."""
-    ends = cloud.endpoints
-    extra = {
-        "project": ends.project_id,
-        "is_anonymous": True,
-        "tpu_api_endpoint": ends.tpu_api_endpoint,
-        "tpu_insecure": True,
-        "storage_api_endpoint": ends.storage_api_endpoint,
-        "ssh_port": ends.ssh_port,
-    }
-    return {"conn_type": "google_cloud_platform", "extra": extra}
 
 
 @pytest.fixture
