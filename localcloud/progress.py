@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from localcloud.clock import Clock
 
 _POLL = 0.1
+_FILE = "progress.json"
 
 
 async def wait_for_step(directory: Path, step: int, clock: Clock, reached: Callable[[], None]) -> None:
@@ -24,7 +26,16 @@ async def wait_for_step(directory: Path, step: int, clock: Clock, reached: Calla
 
 def latest_step(directory: Path) -> int:
     """Return the highest step that any ``progress.json`` below a directory shows, or -1."""
-    return max((_step(path) for path in directory.rglob("progress.json")), default=-1)
+    return max(map(_step, paths_named(_FILE, directory)), default=-1)
+
+
+def paths_named(name: str, directory: Path) -> Iterator[Path]:
+    """Return the paths of all files of a name below a directory, whatever comes and goes there meanwhile.
+
+    ``Path.rglob`` of Python 3.11 and 3.12 fails when a directory is removed under it
+    (https://github.com/python/cpython/pull/104141); ``os.walk`` passes over it.
+    """
+    return (Path(folder, name) for folder, _, names in os.walk(directory) if name in names)
 
 
 def _step(path: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 
 import pytest
@@ -115,11 +116,14 @@ def test_the_mirror_is_no_leftover_of_the_command(run: MirroredRun) -> None:
 
 def test_a_checkpoint_that_belies_its_manifest_is_not_kept(run: MirroredRun, vault: Vault) -> None:
     """A file of the right size with other content than the script's manifest says does not become a checkpoint."""
-    ref = run.start(mirror_secs=3600.0)
-    run.count_to(2)
-    until((run.checkpoints / "step-0000000002").exists)
-    os.kill(run.machine.recorded()["pid"], signal.SIGSTOP)
-    (run.checkpoints / "step-0000000002" / "shards" / "0").write_text("stale of step 2")
+    ref = run.start()
+    run.mirrored(ref, 1)
+    stale = shutil.copytree(run.checkpoints / "step-0000000001", run.allow.with_name("stale"))
+    manifest = stale / "MANIFEST.json"
+    manifest.write_text(manifest.read_text().replace('"step": 1', '"step": 2'))
+    (stale / "shards" / "0").write_text("state of step 9")
+    stale.rename(run.checkpoints / "step-0000000002")  # whole at once, as a script commits it
+    until(lambda: b"step-0000000002" in run.machine.log(ref))
     os.kill(run.machine.recorded()["pid"], signal.SIGKILL)
     assert run.machine.result(ref)["last_durable_step"] == 1
     assert vault.steps == [1]
