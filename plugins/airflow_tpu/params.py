@@ -36,6 +36,16 @@ def _what(script: str) -> dict[str, Param]:
         ),
         "arguments": _text("", WHAT, "Arguments", "Words for the script, quoted as in a shell.", empty=True),
         "requirements": _text("", WHAT, "Requirements", "Requirements file below `include/train`.", empty=True),
+        "data_uri": _text("", WHAT, "Data set", "`gs://` URI for `TRC_DATA_URI`, in the TPU's region.", empty=True),
+        "seed": Param(
+            0,
+            type="integer",
+            minimum=0,
+            maximum=2**31 - 1,
+            title="Seed",
+            description="`TRC_SEED`: of everything random in the script.",
+            section=WHAT,
+        ),
         "environment": _text("", WHAT, "Environment", "`NAME=value`, one a line. No secrets.", empty=True, lines=True),
     }
 

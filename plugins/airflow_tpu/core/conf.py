@@ -37,6 +37,8 @@ class RunConf:
     :param environment: extra environment of the script.
     :param requirements: path of a requirements file below ``include/train``, empty for none.
     :param allow_paid_reason: why a TPU outside the grant is wanted, empty to refuse it.
+    :param data_uri: ``gs://bucket/object`` or ``gs://bucket/prefix`` of the data set, empty if the script brings it.
+    :param seed: of everything random in the script.
     """
 
     script: str
@@ -53,6 +55,8 @@ class RunConf:
     environment: Mapping[str, str] = field(default_factory=dict)
     requirements: str = ""
     allow_paid_reason: str = ""
+    data_uri: str = ""
+    seed: int = 0
 
     @classmethod
     def parse(cls, mapping: Mapping[str, Any], catalogue: Catalogue) -> RunConf:
@@ -100,4 +104,6 @@ def _fields(catalogue: Catalogue) -> dict[str, Field]:
         "environment": Field(script_environment.environment, "", sensitive=True),
         "requirements": Field(lambda value: paths.relative_path(value) if value != "" else "", ""),
         "allow_paid_reason": Field(lambda value: text(500, empty=True)(value).strip(), ""),
+        "data_uri": Field(lambda value: paths.gcs_uri(value) if value != "" else "", ""),
+        "seed": Field(integer(0, 2**31 - 1), 0),
     }

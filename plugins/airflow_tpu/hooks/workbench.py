@@ -142,7 +142,8 @@ class Workbench:
 
     def order(self) -> Order:
         """What is to be created, with the location of every bucket that the run names."""
-        uris = [uri for uri in (self.conf.artifacts_uri, self.conf.script) if uri.startswith("gs://")]
+        named = (self.conf.artifacts_uri, self.conf.script, self.conf.data_uri)
+        uris = [uri for uri in named if uri.startswith("gs://")]
         return Order(
             spec=self.spec,
             accelerator=self.accelerator,

@@ -29,6 +29,8 @@ GOOD: dict[str, Any] = {
     "environment": "",
     "requirements": "",
     "allow_paid_reason": "",
+    "data_uri": "",
+    "seed": 7,
 }
 
 
@@ -59,6 +61,7 @@ def test_a_good_form(catalogue: Catalogue) -> None:
         artifacts_uri="gs://trc-local/runs",
         deadline_hours=3.0,
         max_preemptions=20,
+        seed=7,
     )
 
 
@@ -121,7 +124,7 @@ def test_what_is_no_boolean(catalogue: Catalogue, given_value: object) -> None:
     assert list(faults_of(catalogue, internal_ips=given_value)) == ["internal_ips"]
 
 
-OPTIONAL_TEXTS = {"arguments", "environment", "requirements", "runtime_version", "allow_paid_reason"}
+OPTIONAL_TEXTS = {"arguments", "environment", "requirements", "runtime_version", "allow_paid_reason", "data_uri"}
 
 
 @pytest.mark.parametrize("name", sorted(set(GOOD) - OPTIONAL_TEXTS))
@@ -365,3 +368,14 @@ def test_nothing_but_a_config_error(catalogue: Catalogue, changes: dict[str, Any
         assert len(str(answer)) < 20_000
     else:
         assert RunConf.parse(answer.to_json(), catalogue) == answer
+
+
+@pytest.mark.parametrize("uri", ["gs://trc-local/data/digits.npz", "gs://trc-local/data", ""])
+def test_data_set_is_an_object_or_a_prefix_or_none(catalogue: Catalogue, uri: str) -> None:
+    """The data set is named by its URI; a script may also bring its own."""
+    assert RunConf.parse({**GOOD, "data_uri": uri}, catalogue).data_uri == uri
+
+
+def test_data_set_elsewhere_is_refused(catalogue: Catalogue) -> None:
+    """A data set that is not in Cloud Storage could not be read by the TPU VM."""
+    assert faults_of(catalogue, data_uri="/home/me/digits.npz")["data_uri"].nearest == "gs://home/me/digits.npz"
