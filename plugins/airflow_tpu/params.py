@@ -16,13 +16,14 @@ from airflow_tpu.hooks.grant import load_catalogue, load_grant
 WHAT, WHERE, RESULTS, LIMITS = "What to run", "Which TPU", "Where results go", "Limits"
 
 
-def train_params(script: str = "digits.py") -> dict[str, Param]:
+def train_params(script: str = "digits.py", model: str = "") -> dict[str, Param]:
     """Parameters of a DAG that trains on a TPU; defaults come from the grant.
 
     :param script: default script below ``include/train``.
+    :param model: default name under which results compete.
     """
     catalogue, grant = load_catalogue(), _grant()
-    return {**_what(script), **_where(catalogue, grant), **_results(grant), **_limits()}
+    return {**_what(script), **_where(catalogue, grant), **_results(grant, model), **_limits()}
 
 
 def _what(script: str) -> dict[str, Param]:
@@ -76,10 +77,14 @@ def _where(catalogue: Catalogue, grant: Grant | None) -> dict[str, Param]:
     }
 
 
-def _results(grant: Grant | None) -> dict[str, Param]:
+def _results(grant: Grant | None, model: str) -> dict[str, Param]:
     uri = f"gs://{grant.bucket}/{grant.prefix}/runs" if grant else "gs://my-bucket/runs"
     text = "A bucket in the TPU's region: traffic between regions is billed."
-    return {"artifacts_uri": _text(uri, RESULTS, "Artifact bucket and prefix", text)}
+    champion = "The script also gets the champion of this name, to measure both on the same examples."
+    return {
+        "artifacts_uri": _text(uri, RESULTS, "Artifact bucket and prefix", text),
+        "model": _text(model, RESULTS, "Model", champion, empty=True),
+    }
 
 
 def _limits() -> dict[str, Param]:

@@ -38,4 +38,12 @@ def test_every_field_has_section_title_and_help() -> None:
 def test_optional_text_allows_null_and_no_other_field_does() -> None:
     """Airflow's form disables its button over an empty text unless null is allowed; it then sends null."""
     nullable = {name for name, param in train_params().items() if "null" in param.schema["type"]}
-    assert nullable == {"arguments", "requirements", "environment", "runtime_version", "allow_paid_reason", "data_uri"}
+    assert nullable == {
+        "arguments",
+        "requirements",
+        "environment",
+        "runtime_version",
+        "allow_paid_reason",
+        "data_uri",
+        "model",
+    }

@@ -39,6 +39,7 @@ class RunConf:
     :param allow_paid_reason: why a TPU outside the grant is wanted, empty to refuse it.
     :param data_uri: ``gs://bucket/object`` or ``gs://bucket/prefix`` of the data set, empty if the script brings it.
     :param seed: of everything random in the script.
+    :param model: name under which the result competes with earlier ones, empty if it does not.
     """
 
     script: str
@@ -57,6 +58,7 @@ class RunConf:
     allow_paid_reason: str = ""
     data_uri: str = ""
     seed: int = 0
+    model: str = ""
 
     @classmethod
     def parse(cls, mapping: Mapping[str, Any], catalogue: Catalogue) -> RunConf:
@@ -106,4 +108,5 @@ def _fields(catalogue: Catalogue) -> dict[str, Field]:
         "allow_paid_reason": Field(lambda value: text(500, empty=True)(value).strip(), ""),
         "data_uri": Field(lambda value: paths.gcs_uri(value) if value != "" else "", ""),
         "seed": Field(integer(0, 2**31 - 1), 0),
+        "model": Field(lambda value: paths.model_name(value) if value != "" else "", ""),
     }

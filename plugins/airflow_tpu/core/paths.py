@@ -87,6 +87,17 @@ def gcs_uri(value: Any) -> str:
     return f"gs://{bucket}/{object_prefix(prefix)}"
 
 
+def model_name(value: Any) -> str:
+    """A name that becomes part of object names and of an asset's name.
+
+    :raises Invalid: if it has other characters, or too many.
+    """
+    found = plain(value)
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,39}", found):
+        raise Invalid("is not a lower-case letter and up to 39 lower-case letters, digits and hyphens")
+    return found
+
+
 def script(value: Any) -> str:
     """A script: a path below ``include/train``, or the URI of an object.
 

@@ -34,11 +34,13 @@ class Attempt:
     :param run_name: name of the run.
     :param number: from 1.
     :param deadline: when the worker stops it by itself.
+    :param baseline_uri: artifacts of the model that the result competes with, empty for none.
     """
 
     run_name: str
     number: int
     deadline: dt.datetime
+    baseline_uri: str = ""
 
 
 def artifacts_uri(conf: RunConf, run_name: str, attempt: int) -> str:
@@ -85,6 +87,7 @@ def _contract(conf: RunConf, accelerator: AcceleratorType, attempt: Attempt) -> 
         "TRC_ACCEL": "tpu",
         "TRC_DATA_URI": conf.data_uri,
         "TRC_ARTIFACTS_URI": artifacts_uri(conf, attempt.run_name, attempt.number),
+        "TRC_BASELINE_URI": attempt.baseline_uri,
         "TRC_SEED": str(conf.seed),
         "TRC_STOP_GRACE_SECS": str(int(GRACE_SECONDS)),
         "TRC_DEADLINE": str(int(attempt.deadline.timestamp())),

@@ -84,7 +84,9 @@ async def launch(client: TPUClient, bench: Workbench, lease: Lease, node: str) -
     bundle = build_bundle(bench)
     node_id = node.rsplit("/", 1)[-1]
     lease = bench.leases.update(lease, lambda current: current.next_attempt(node_id))
-    attempt = Attempt(lease.key.name, lease.attempt, lease.expires_at)
+    champion = bench.models.champion() if bench.conf.model else None
+    baseline = champion.artifacts_uri if champion else ""
+    attempt = Attempt(lease.key.name, lease.attempt, lease.expires_at, baseline)
     job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))
     spec = plan_job(bench.conf, bench.accelerator, bundle, attempt)
     async with RunSession(job.address, bench.access.login, REACHED) as session:

@@ -17,6 +17,7 @@ from airflow_tpu.hooks.grant import bucket_locations, load_catalogue, load_grant
 from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.ledger import LedgerStore
 from airflow_tpu.hooks.login import public_key_line, read_login
+from airflow_tpu.hooks.model import ModelStore
 from airflow_tpu.hooks.provision import Order
 from airflow_tpu.hooks.reservations import ReservationStore
 
@@ -112,6 +113,16 @@ class Workbench:
     def reservations(self) -> ReservationStore:
         """What runs have taken from the grant."""
         return ReservationStore(self.storage, store_root(self.grant))
+
+    @cached_property
+    def models(self) -> ModelStore:
+        """Versions of the model that the conf names.
+
+        :raises ConfigError: it names none.
+        """
+        if not self.conf.model:
+            raise ConfigError([Fault("model", "", "names no model to compete with")])
+        return ModelStore(self.storage, store_root(self.grant), self.conf.model)
 
     @cached_property
     def access(self) -> Access:

@@ -31,6 +31,7 @@ GOOD: dict[str, Any] = {
     "allow_paid_reason": "",
     "data_uri": "",
     "seed": 7,
+    "model": "",
 }
 
 
@@ -124,7 +125,15 @@ def test_what_is_no_boolean(catalogue: Catalogue, given_value: object) -> None:
     assert list(faults_of(catalogue, internal_ips=given_value)) == ["internal_ips"]
 
 
-OPTIONAL_TEXTS = {"arguments", "environment", "requirements", "runtime_version", "allow_paid_reason", "data_uri"}
+OPTIONAL_TEXTS = {
+    "arguments",
+    "environment",
+    "requirements",
+    "runtime_version",
+    "allow_paid_reason",
+    "data_uri",
+    "model",
+}
 
 
 @pytest.mark.parametrize("name", sorted(set(GOOD) - OPTIONAL_TEXTS))

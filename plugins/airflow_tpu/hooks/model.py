@@ -1,0 +1,211 @@
+"""Keep the versions of a model and the pointer to the one in use."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu import settings
+from airflow_tpu.core.fingerprint import DataObject, fingerprint
+from airflow_tpu.core.model import Champion, ModelManifest
+from airflow_tpu.core.names import RunKey
+from airflow_tpu.core.report import ACKNOWLEDGEMENT
+from airflow_tpu.core.summary import json_summary
+from airflow_tpu.core.usage import fold
+from airflow_tpu.errors import ConfigError, Fault, TransientError
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.conf import RunConf
+    from airflow_tpu.hooks.artifacts import ArtifactsHook
+    from airflow_tpu.hooks.workbench import Workbench
+
+_RACES = 5
+
+
+@dataclass(frozen=True)
+class ModelStore:
+    """Versions and champion below ``gs://bucket/prefix/models/NAME/``.
+
+    :param hook: Cloud Storage.
+    :param root: ``gs://bucket/prefix`` of the grant.
+    :param model: name under which versions compete.
+    """
+
+    hook: ArtifactsHook
+    root: str
+    model: str
+
+    @property
+    def uri(self) -> str:
+        """Where everything of this model is."""
+        return f"{self.root}/models/{self.model}"
+
+    def champion(self) -> Champion | None:
+        """The version in use, None before the first promotion."""
+        found = self.hook.read_json(f"{self.uri}/champion.json")
+        return None if found is None else Champion.from_json(found.data)
+
+    def register(self, manifest: ModelManifest) -> None:
+        """Write a version down; writing the same one twice changes nothing.
+
+        :raises ConfigError: another model has this version.
+        """
+        uri = self._version_uri(manifest.version)
+        if self.hook.write_json(uri, manifest.to_json(), generation=0) is None:
+            found = self.manifest(manifest.version)
+            if found is None or found.artifacts_uri != manifest.artifacts_uri:
+                raise ConfigError([Fault("version", manifest.version, f"is taken at {uri}")], f"model {self.model}")
+
+    def manifest(self, version: str) -> ModelManifest | None:
+        """A version, None if it is not (or no longer) there."""
+        found = self.hook.read_json(self._version_uri(version))
+        return None if found is None else ModelManifest.from_json(found.data)
+
+    def versions(self) -> list[str]:
+        """Every version, newest first."""
+        names = [info.name for info in self.hook.listing(f"{self.uri}/versions/")]
+        return sorted((Path(name).stem for name in names), reverse=True)
+
+    def replace(self, change: Callable[[Champion | None], Champion | None]) -> Champion | None:
+        """Replace the pointer in one step that nobody can get in between.
+
+        :param change: from the champion now to the next one, None to leave it; asked again after a lost race.
+        :return: the new champion, None if it was left.
+        :raises TransientError: others were faster each time.
+        """
+        uri = f"{self.uri}/champion.json"
+        for _ in range(_RACES):
+            found = self.hook.read_json(uri)
+            wanted = change(None if found is None else Champion.from_json(found.data))
+            if wanted is None:
+                return None
+            if self.hook.write_json(uri, wanted.to_json(), found.generation if found else 0) is not None:
+                return wanted
+        raise TransientError(f"{uri} is being written by others")
+
+    def prune(self, keep: int) -> list[ModelManifest]:
+        """Forget the oldest versions, never the champion nor what a rollback may go back to first.
+
+        :param keep: how many versions stay, 0 for all.
+        :return: what was forgotten; its artifacts are still there.
+        """
+        champion = self.champion()
+        safe = {champion.version, *champion.history[:1]} if champion else set()
+        surplus = [version for version in self.versions()[keep:] if version not in safe] if keep else []
+        forgotten = [manifest for version in surplus if (manifest := self.manifest(version)) is not None]
+        for manifest in forgotten:
+            self.hook.remove(self._version_uri(manifest.version))
+        return forgotten
+
+    def remove_run(self, manifest: ModelManifest) -> tuple[int, int]:
+        """Remove everything of the run that made a version: its attempts and its checkpoints.
+
+        :return: objects and bytes removed; nothing if the manifest's place is not named after its run.
+        """
+        run_uri = manifest.artifacts_uri.rpartition("/")[0]
+        key = RunKey(str(manifest.origin.get("dag_id")), str(manifest.origin.get("run_id")))
+        if not run_uri.endswith(f"/{key.name}"):  # a manifest from a bucket may say anything
+            return 0, 0
+        bucket = run_uri.removeprefix("gs://").partition("/")[0]
+        found = self.hook.listing(f"{run_uri}/")
+        for info in found:
+            self.hook.remove(f"gs://{bucket}/{info.name}")
+        return len(found), sum(info.size for info in found)
+
+    def _version_uri(self, version: str) -> str:
+        return f"{self.uri}/versions/{version}.json"
+
+
+def data_objects(hook: ArtifactsHook, uri: str) -> list[DataObject]:
+    """Every object of a data set.
+
+    :param uri: ``gs://`` URI of one object or of a prefix, empty when the script brings its data.
+    :raises ConfigError: there is nothing.
+    """
+    if not uri:
+        return []
+    name = uri.removeprefix("gs://").partition("/")[2]
+    found = [info for info in hook.listing(uri) if info.name == name or info.name.startswith(f"{name}/")]
+    if not found:
+        raise ConfigError([Fault("data_uri", uri, "names no object and no prefix that has any")], "the data set")
+    return [DataObject(info.name, info.size, info.crc32c or str(info.generation)) for info in found]
+
+
+def fingerprint_of(hook: ArtifactsHook, conf: RunConf, code: str) -> str:
+    """Fingerprint of what a run would train on and with; the TPU it would get does not count.
+
+    :param code: digest of the bundle.
+    """
+    shaping = {"arguments": list(conf.arguments), "environment": dict(conf.environment), "seed": conf.seed}
+    return fingerprint(data_objects(hook, conf.data_uri), code, {**shaping, "script": conf.script})
+
+
+def version_of(moment: dt.datetime, digest: str) -> str:
+    """Name of a version: sorts by time, unique by run.
+
+    :param moment: of the DAG run; the same for every try.
+    :param digest: of the run.
+    """
+    return f"{moment.astimezone(dt.UTC):%Y%m%dT%H%M%SZ}-{digest}"
+
+
+def describe(bench: Workbench, dag_run: Any, found: str, output: tuple[str, Mapping[str, Any]]) -> ModelManifest:
+    """The manifest of what a DAG run has trained.
+
+    :param bench: of the run.
+    :param dag_run: Airflow's.
+    :param found: fingerprint of data, code and settings.
+    :param output: where the artifacts are, and the script's ``result.json``.
+    """
+    now = dt.datetime.now(dt.UTC)
+    usage = json_summary(fold(bench.ledger.events(bench.key), bench.catalogue, now), bench.grant)
+    conf = bench.conf
+    return ModelManifest(
+        model=conf.model,
+        version=version_of(dag_run.run_after, bench.key.digest),
+        created_at=now.isoformat(),
+        artifacts_uri=output[0],
+        fingerprint=found,
+        result=output[1],
+        origin={
+            "dag_id": bench.key.dag_id,
+            "run_id": bench.key.run_id,
+            "revision": revision(settings.include_dir()),
+            "script": conf.script,
+            "arguments": list(conf.arguments),
+            "data_uri": conf.data_uri,
+            "seed": conf.seed,
+            "accelerator_type": conf.accelerator_type,
+            "zone": conf.zone,
+            "tier": str(conf.tier),
+            "runtime_version": conf.runtime_version,
+        },
+        usage={name: usage[name] for name in ("covered", "not_covered", "not_free")},
+        acknowledgement=ACKNOWLEDGEMENT,
+    )
+
+
+def revision(folder: Path) -> str:
+    """Commit of the git checkout that a folder is in, empty if it is in none.
+
+    Read from the files: a worker need not have git, and a deployed copy often has no repository at all.
+    """
+    for parent in (folder, *folder.parents):
+        head = parent / ".git" / "HEAD"
+        if head.is_file():
+            return _resolve(head.read_text(encoding="utf-8").strip(), parent / ".git")
+    return ""
+
+
+def _resolve(head: str, repository: Path) -> str:
+    if not head.startswith("ref: "):
+        return head
+    name = head.removeprefix("ref: ")
+    if (repository / name).is_file():
+        return (repository / name).read_text(encoding="utf-8").strip()
+    packed = repository / "packed-refs"
+    lines = packed.read_text(encoding="utf-8").splitlines() if packed.is_file() else []
+    return next((line.split(" ", 1)[0] for line in lines if line.endswith(f" {name}")), "")

@@ -1,0 +1,189 @@
+"""Retrain only when something has changed, promote only what is better, go back when it was not."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_tpu.core.model import Bar, Champion, Judgement, ModelManifest, judge
+from airflow_tpu.errors import ConfigError, Fault, NothingProduced
+from airflow_tpu.operators.base import CloudTPUBaseOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_tpu.hooks.model import ModelStore
+    from airflow_tpu.hooks.workbench import Workbench
+
+
+class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
+    """Skip the training when data, code and settings are those of the newest version of the model.
+
+    :param force: train all the same (templated).
+    :return: the fingerprint of what would be trained.
+    """
+
+    template_fields = (*CloudTPUBaseOperator.template_fields, "force")
+
+    def __init__(self, *, force: bool | str = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.force = force
+
+    def execute(self, context: Context) -> str:
+        """Compare fingerprints.
+
+        :raises AirflowSkipException: nothing has changed; what follows is skipped, the run is green.
+        """
+        from airflow_tpu.hooks.launch import build_bundle
+        from airflow_tpu.hooks.model import fingerprint_of
+
+        bench = self.bench(context)
+        store = bench.models
+        now = fingerprint_of(bench.storage, bench.conf, build_bundle(bench).sha256)
+        newest = next(iter(store.versions()), None)
+        manifest = store.manifest(newest) if newest else None
+        if manifest is None or manifest.fingerprint != now or str(self.force).lower() == "true":
+            before = "there is no version yet" if manifest is None else f"version {newest} was {manifest.fingerprint}"
+            self.log.info("training: fingerprint %s; %s", now, before)
+            return now
+        raise AirflowSkipException(
+            f"data, code and settings are those of version {newest} ({now}): training again would bring nothing new"
+        )
+
+
+class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
+    """Write the trained version down and make it the champion if it is better on the same held-out examples.
+
+    Give it the model's asset as ``outlets``: the event is emitted for a promotion only, with the manifest as extra.
+
+    :param artifacts_uri: where *copy* has put the run's artifacts (templated).
+    :param fingerprint: what :class:`CloudTPUSkipUnchangedOperator` returned (templated).
+    :param metric: name of the metric in ``result.json`` that decides.
+    :param min_improvement: how much better than the champion it must be, in the metric's own unit.
+    :param keep_versions: versions that stay, with their artifacts; 0 keeps all.
+    :return: version, whether it was promoted, and why.
+    """
+
+    template_fields = (*CloudTPUBaseOperator.template_fields, "artifacts_uri", "fingerprint")
+
+    def __init__(
+        self,
+        *,
+        artifacts_uri: str,
+        fingerprint: str,
+        metric: str,
+        min_improvement: float = 0.0,
+        keep_versions: int = 10,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.artifacts_uri = artifacts_uri
+        self.fingerprint = fingerprint
+        self.bar = Bar(metric, min_improvement)
+        self.keep_versions = keep_versions
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Register, compare, promote.
+
+        :raises AirflowSkipException: it is not better; the version is kept, the champion stays.
+        """
+        bench = self.bench(context)
+        store = bench.models
+        manifest = self._manifest(context, bench)
+        store.register(manifest)
+        promoted = self._promote(store, manifest)
+        self._prune(store)
+        self._publish(context, manifest, promoted)
+        return {"version": manifest.version, "uri": manifest.artifacts_uri, "reason": promoted.reason}
+
+    def _manifest(self, context: Context, bench: Workbench) -> ModelManifest:
+        from airflow_tpu.hooks.model import describe
+
+        found = bench.storage.read_json(f"{self.artifacts_uri}/output/result.json")
+        if found is None:
+            raise NothingProduced(f"{self.artifacts_uri} has no result.json; a script writes it to be compared")
+        return describe(bench, context["dag_run"], self.fingerprint, (self.artifacts_uri, found.data))
+
+    def _promote(self, store: ModelStore, manifest: ModelManifest) -> Champion:
+        reasons: list[str] = []
+
+        def change(champion: Champion | None) -> Champion | None:
+            if champion is not None and champion.version == manifest.version:
+                return champion  # an earlier try of this task has done it
+            judgement = judge(manifest, champion, self.bar)
+            reasons.append(judgement.reason)
+            if not judgement.better:
+                return None
+            return Champion.crown(manifest, judgement, _now(), champion.line if champion else ())
+
+        promoted = store.replace(change)
+        if promoted is None:
+            self._prune(store)
+            raise AirflowSkipException(f"version {manifest.version} is kept and not promoted; {reasons[-1]}")
+        self.log.info("version %s is the champion of %s: %s", promoted.version, store.model, promoted.reason)
+        return promoted
+
+    def _prune(self, store: ModelStore) -> None:
+        for manifest in store.prune(self.keep_versions):
+            files, size = store.remove_run(manifest)
+            self.log.info("forgot version %s: %d file(s), %d bytes removed", manifest.version, files, size)
+
+    def _publish(self, context: Context, manifest: ModelManifest, promoted: Champion) -> None:
+        for outlet in self.outlets:
+            context["outlet_events"][outlet].extra = {**manifest.to_json(), "reason": promoted.reason}
+
+
+class CloudTPURollBackModelOperator(BaseOperator):
+    """Make a former version the champion again, in one step.
+
+    :param model: name under which versions compete (templated).
+    :param version: the version to go back to; empty takes the champion before this one (templated).
+    :param gcp_conn_id: connection of type ``google_cloud_platform`` (templated).
+    :return: the new champion.
+    """
+
+    template_fields = ("model", "version", "gcp_conn_id")
+
+    def __init__(
+        self, *, model: str, version: str = "", gcp_conn_id: str = "google_cloud_default", **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.model = model
+        self.version = version
+        self.gcp_conn_id = gcp_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Move the pointer.
+
+        :raises ConfigError: there is no such version, or nothing to go back to.
+        """
+        from airflow_tpu.hooks.artifacts import ArtifactsHook
+        from airflow_tpu.hooks.grant import load_grant, store_root
+        from airflow_tpu.hooks.model import ModelStore
+
+        store = ModelStore(ArtifactsHook(self.gcp_conn_id), store_root(load_grant()), self.model)
+        champion = store.replace(lambda now: self._back(store, now, context["dag_run"].run_id))
+        self.log.info("the champion of %s: %s", self.model, champion)
+        return champion.to_json() if champion else {}
+
+    def _back(self, store: ModelStore, champion: Champion | None, run_id: str) -> Champion:
+        wanted = self.version or next(iter(champion.history if champion else ()), "")
+        manifest = store.manifest(wanted) if wanted else None
+        if champion is None or manifest is None:
+            problem = "is not a version that is kept" if wanted else "there is no champion before this one"
+            raise ConfigError([Fault("version", wanted, problem, tuple(store.versions()))], f"model {self.model}")
+        judgement = Judgement(True, f"rolled back from {champion.version} by {run_id}")
+        return Champion.crown(manifest, judgement, _now(), champion.history)
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat()
+
+
+def model_extra(event_extra: Mapping[str, Any]) -> ModelManifest:
+    """The manifest in the extra of a model's asset event, for a DAG that starts on a new champion."""
+    return ModelManifest.from_json(event_extra)
