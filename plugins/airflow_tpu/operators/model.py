@@ -23,15 +23,8 @@ if TYPE_CHECKING:
 class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
     """Skip the training when data, code and settings are those of the newest version of the model.
 
-    :param force: train all the same (templated).
     :return: the fingerprint of what would be trained.
     """
-
-    template_fields = (*CloudTPUBaseOperator.template_fields, "force")
-
-    def __init__(self, *, force: bool | str = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.force = force
 
     def execute(self, context: Context) -> str:
         """Compare fingerprints.
@@ -46,7 +39,7 @@ class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
         now = fingerprint_of(bench.storage, bench.conf, build_bundle(bench).sha256)
         newest = next(iter(store.versions()), None)
         manifest = store.manifest(newest) if newest else None
-        if manifest is None or manifest.fingerprint != now or str(self.force).lower() == "true":
+        if manifest is None or manifest.fingerprint != now:
             before = "there is no version yet" if manifest is None else f"version {newest} was {manifest.fingerprint}"
             self.log.info("training: fingerprint %s; %s", now, before)
             return now

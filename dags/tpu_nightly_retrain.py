@@ -1,0 +1,56 @@
+"""Every night: train on what has changed, promote the model only if it beats the champion on the same examples.
+
+Skipped (green, and its log says why): nothing has changed since the newest version; the new model is not better.
+The promotion emits the asset `tpu-model-digits`; its extra is the model's manifest.
+"""
+
+from __future__ import annotations
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Asset, CronTriggerTimetable
+
+from airflow_tpu.deadlines import deadline_alerts
+from airflow_tpu.operators.artifacts import CloudTPUArtifactsToGCSOperator
+from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
+from airflow_tpu.operators.ledger import CloudTPUUsageReportOperator
+from airflow_tpu.operators.model import CloudTPUPromoteModelOperator, CloudTPUSkipUnchangedOperator
+from airflow_tpu.operators.run import CloudTPUTrainOperator
+from airflow_tpu.params import train_params
+from airflow_tpu.task_groups import tpu_session
+
+MODEL = "digits"
+CONF = "{{ params | tojson }}"
+
+with DAG(
+    dag_id="tpu_nightly_retrain",
+    schedule=CronTriggerTimetable("15 2 * * *", timezone="UTC"),
+    catchup=False,
+    max_active_runs=1,
+    params=train_params("digits.py", MODEL),
+    deadline=deadline_alerts(),
+    tags=["tpu"],
+    doc_md=__doc__,
+) as dag:
+    changed = CloudTPUSkipUnchangedOperator(task_id="changed", conf=CONF)
+    check_grant = CloudTPUCheckGrantOperator(task_id="check_grant", conf=CONF)
+    with tpu_session(conf=CONF) as session:
+        train = CloudTPUTrainOperator(task_id="train", **session.arguments)
+        copy = CloudTPUArtifactsToGCSOperator(task_id="copy", **session.arguments)
+        train >> copy
+    promote = CloudTPUPromoteModelOperator(
+        task_id="promote",
+        conf=CONF,
+        artifacts_uri="{{ ti.xcom_pull(task_ids='copy')['uri'] }}",
+        fingerprint="{{ ti.xcom_pull(task_ids='changed') }}",
+        metric="test_accuracy",
+        keep_versions=10,
+        outlets=[Asset(f"tpu-model-{MODEL}")],
+    )
+    report = CloudTPUUsageReportOperator(task_id="report", conf=CONF, trigger_rule="all_done_min_one_success")
+    # A leaf of its own: teardown and report succeed after a failed training, the run must not; a skip is no failure.
+    verdict = EmptyOperator(task_id="verdict", trigger_rule="none_failed")
+
+    changed >> check_grant >> session.setup
+    session.delete >> report
+    [copy, session.delete] >> promote
+    [copy, session.delete, promote] >> verdict

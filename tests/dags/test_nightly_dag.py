@@ -1,0 +1,81 @@
+"""The nightly retraining, night after night: first champion, nothing new, worse, better, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcloud.testing import BackgroundCloud
+from tests.dags.evidence import events, names_left, objects, upload
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., Any]
+ROOT = Path(__file__).resolve().parents[2]
+NIGHTLY = ROOT / "dags" / "tpu_nightly_retrain.py"
+ROLLBACK = ROOT / "dags" / "tpu_model_rollback.py"
+
+# A model is one number here, the champion's is read as a script reads any object: by URI.
+SCRIPT = """
+import json, os, pathlib, sys, urllib.request
+output, baseline = pathlib.Path(os.environ["TRC_OUTPUT_DIR"]), os.environ["TRC_BASELINE_URI"]
+def measured(value):
+    return {"test_accuracy": {"value": value, "higher_is_better": True}}
+mine = float(sys.argv[1])
+(output / "model.json").write_text(json.dumps(mine))
+result = {"status": "done", "metrics": measured(mine)}
+if baseline:
+    bucket, _, name = f"{baseline}/output/model.json".removeprefix("gs://").partition("/")
+    with urllib.request.urlopen(f"{os.environ['STORAGE_EMULATOR_HOST']}/{bucket}/{name}") as answer:
+        result["baseline"] = {"uri": baseline, "metrics": measured(json.load(answer))}
+(output / "result.json").write_text(json.dumps(result))
+"""
+
+
+def champion(cloud: BackgroundCloud) -> dict[str, Any]:
+    """The pointer to the model in use."""
+    (body,) = (body for name, body in objects(cloud).items() if name.endswith("/models/digits/champion.json"))
+    return dict(json.loads(body))
+
+
+def versions(cloud: BackgroundCloud) -> list[dict[str, Any]]:
+    """Manifests of all versions, oldest first."""
+    stored = sorted(objects(cloud).items())
+    return [json.loads(body) for name, body in stored if "/models/digits/versions/" in name]
+
+
+def test_nights_of_a_model(cloud: BackgroundCloud, run_dag: Run) -> None:
+    """Only what has changed is trained, only what is better is promoted, and a rollback takes one task."""
+    script = upload(cloud, "scripts/night.py", SCRIPT)
+
+    def night(accuracy: str) -> Any:
+        return run_dag("tpu_nightly_retrain", NIGHTLY, script=script, arguments=accuracy, provisioning="node")
+
+    first = night("0.90")
+    assert (first.state, first.tasks["promote"]) == ("success", "success"), first.log[-4000:]
+    assert "the first version: test_accuracy 0.9" in champion(cloud)["reason"]
+
+    again = night("0.90")
+    assert (again.state, again.tasks["changed"], again.tasks["report"]) == ("success", "skipped", "skipped")
+    assert {again.tasks[name] for name in ("check_grant", "lease", "create", "train", "delete")} == {"skipped"}
+    assert "training again would bring nothing new" in again.log
+    assert len(events(cloud, "opened")) == 1
+
+    worse = night("0.85")
+    assert (worse.state, worse.tasks["promote"]) == ("success", "skipped"), worse.log[-4000:]
+    assert "0.85 against the champion's 0.9 on the same held-out examples" in worse.log
+    assert [found["result"]["metrics"]["test_accuracy"]["value"] for found in versions(cloud)] == [0.9, 0.85]
+
+    better = night("0.95")
+    assert (better.state, better.tasks["promote"]) == ("success", "success"), better.log[-4000:]
+    assert champion(cloud)["artifacts_uri"] == better.xcom["promote"]["uri"]
+    assert champion(cloud)["history"] == [first.xcom["promote"]["version"]]
+
+    back = run_dag("tpu_model_rollback", ROLLBACK)
+    assert back.state == "success", back.log[-4000:]
+    assert champion(cloud)["version"] == first.xcom["promote"]["version"]
+    assert names_left(cloud) == []
