@@ -17,6 +17,7 @@ import importlib
 import json
 import math
 import os
+import platform
 import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -121,9 +122,17 @@ def run(options: argparse.Namespace, contract: Contract, stop: StopRequest, repo
     attempt = Attempt(trainer, store, Cadence(options.save_every, options.save_secs), around)
     attempt.resume(found)
     attempt.train()
-    values = finish(trainer, digits, contract.output_dir)
+    values = finish(trainer, digits, contract.output_dir, contract.baseline_uri)
     reporter.progress("finished")
-    return {**values, "config_digest": digest, "platform": chosen.platform, "replicas": chosen.replicas}
+    return {
+        **values,
+        "config_digest": digest,
+        "data_digest": digits.digest,
+        "seed": options.seed,
+        "platform": chosen.platform,
+        "replicas": chosen.replicas,
+        "versions": {"tensorflow": tf.__version__, "python": platform.python_version()},
+    }
 
 
 def _import_tensorflow(accel: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib.util
+import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trc_contract import EXIT_BAD_CONFIG, EXIT_BAD_DATA, ContractExit
+from trc_storage import fetch
 
 GREY_LEVELS = 16.0
 SIDE = 8
@@ -52,11 +54,12 @@ class Digits:
 
 
 def load(uri: str) -> Digits:
-    """Read a local ``.npz`` file, or the one inside scikit-learn if the URI is empty, and split it.
+    """Read an ``.npz`` file, local or in a bucket, or the data inside scikit-learn if the URI is empty, and split it.
 
-    :raises ContractExit: 64 for a URI that is not a local file, 65 if the content is not such a data set.
+    :raises ContractExit: 64 for a URI of another kind, 65 if the content is not such a data set, 74 if the bucket does
+        not answer.
     """
-    images, labels = _read_npz(_local_path(uri)) if uri else read_csv(packaged_csv())
+    images, labels = _read(uri) if uri else read_csv(packaged_csv())
     images = images.reshape(len(images), -1)
     if images.shape != (len(labels), SIDE * SIDE) or len(labels) < 100:
         raise ContractExit(
@@ -88,12 +91,23 @@ def _split(images: NDArray[np.uint8], labels: NDArray[np.int32]) -> Digits:
     return Digits(train, validation, test, digest)
 
 
+def _read(uri: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    if not uri.startswith("gs://"):
+        return _read_npz(_local_path(uri))
+    with tempfile.TemporaryDirectory(prefix="digits-") as folder:
+        files = [path for path in fetch(uri, Path(folder)) if path.suffix == ".npz"]
+        if len(files) != 1:
+            raise ContractExit(EXIT_BAD_DATA, f"TRC_DATA_URI is {uri!r}; expected one .npz there, not {len(files)}")
+        return _read_npz(files[0])
+
+
 def _local_path(uri: str) -> Path:
     parts = urlsplit(uri)
     path = Path(unquote(parts.path)) if parts.scheme == "file" else Path(uri)
     if parts.scheme not in ("", "file") or path.suffix != ".npz":
         raise ContractExit(
-            EXIT_BAD_CONFIG, f"TRC_DATA_URI is {uri!r}; this script reads a local .npz file with images and labels"
+            EXIT_BAD_CONFIG,
+            f"TRC_DATA_URI is {uri!r}; this script reads an .npz file, local or gs://, with images and labels",
         )
     return path
 

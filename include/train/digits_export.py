@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,17 @@ import tensorflow as tf
 
 from digits_data import SIDE, Digits
 from digits_model import DigitsModel
-from digits_training import Trainer
+from digits_training import Trainer, measure
+from trc_contract import ContractExit
 from trc_report import write_json
+from trc_storage import fetch
 
 
-def finish(trainer: Trainer, digits: Digits, output: Path) -> dict[str, Any]:
-    """Measure the test set and write the artifacts; returns what belongs into ``result.json``."""
+def finish(trainer: Trainer, digits: Digits, output: Path, baseline_uri: str = "") -> dict[str, Any]:
+    """Measure the test set and write the artifacts; returns what belongs into ``result.json``.
+
+    :param baseline_uri: artifacts of a model to measure on the same examples, empty for none.
+    """
     test = trainer.evaluate(digits.test)
     export(trainer, output / "saved_model")
     best, best_step = trainer.best
@@ -31,12 +38,29 @@ def finish(trainer: Trainer, digits: Digits, output: Path) -> dict[str, Any]:
     write_json(output / "metrics.json", metrics)
     return {
         "steps": trainer.step,
-        "metrics": {
-            "test_accuracy": {"value": test["accuracy"], "higher_is_better": True},
-            "test_loss": {"value": test["loss"], "higher_is_better": False},
-        },
+        "metrics": _comparable(test),
+        "test_examples": len(digits.test),
+        **({"baseline": _measure_baseline(baseline_uri, digits)} if baseline_uri else {}),
         "artifacts": [describe(output, output / "metrics.json"), *_described(output, output / "saved_model")],
     }
+
+
+def _comparable(test: Mapping[str, float]) -> dict[str, Any]:
+    return {
+        "test_accuracy": {"value": test["accuracy"], "higher_is_better": True},
+        "test_loss": {"value": test["loss"], "higher_is_better": False},
+    }
+
+
+def _measure_baseline(uri: str, digits: Digits) -> dict[str, Any]:
+    """Measure another model on this run's test set; one that cannot be loaded never costs this run its result."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="baseline-") as folder:
+            fetch(f"{uri}/output/saved_model", Path(folder))
+            champion = tf.saved_model.load(folder)  # has to outlive the call: it owns the variables
+            return {"uri": uri, "metrics": _comparable(measure(champion.serve, digits.test))}
+    except (ContractExit, OSError, ValueError, AttributeError, tf.errors.OpError) as error:
+        return {"uri": uri, "error": str(error)[:500]}
 
 
 def export(trainer: Trainer, target: Path) -> None:

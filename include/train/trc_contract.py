@@ -58,6 +58,7 @@ class Contract:
     :param resume: further place to look for checkpoints, or None.
     :param data_uri: where the data set is, or empty.
     :param artifacts_uri: where the output goes, for information only.
+    :param baseline_uri: artifacts of the model that the result competes with, or empty.
     :param seed: None when the script may choose.
     :param stop_file: the run is asked to stop when this file exists.
     :param stop_grace_secs: seconds between the request to stop and the kill.
@@ -74,6 +75,7 @@ class Contract:
     resume: Path | None
     data_uri: str
     artifacts_uri: str
+    baseline_uri: str
     seed: int | None
     stop_file: Path | None
     stop_grace_secs: float
@@ -98,6 +100,7 @@ class Contract:
             resume=read.path("RESUME"),
             data_uri=read.text("DATA_URI", ""),
             artifacts_uri=read.text("ARTIFACTS_URI", ""),
+            baseline_uri=read.text("BASELINE_URI", ""),
             seed=read.number("SEED", int, None),
             stop_file=read.path("STOP_FILE"),
             stop_grace_secs=read.number("STOP_GRACE_SECS", float, 30.0),

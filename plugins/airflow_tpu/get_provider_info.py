@@ -20,8 +20,8 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["gcp"],
             }
         ],
-        "operators": [_modules("operators", "artifacts", "grant", "lease", "ledger", "run", "tpu")],
-        "hooks": [_modules("hooks", "artifacts", "ledger", "run", "tpu")],
+        "operators": [_modules("operators", "artifacts", "grant", "lease", "ledger", "model", "reaper", "run", "tpu")],
+        "hooks": [_modules("hooks", "artifacts", "ledger", "model", "run", "tpu")],
         "triggers": [_modules("triggers", "run", "tpu")],
         "extra-links": [
             "airflow_tpu.links.artifacts.CloudTPUArtifactsLink",

@@ -64,7 +64,7 @@ def test_a_local_file_gives_the_same_data_set(tmp_path: Path, digits: digits_dat
     np.testing.assert_array_equal(loaded.test.images, digits.test.images)
 
 
-@pytest.mark.parametrize("uri", ["gs://bucket/digits.npz", "https://example.org/digits.npz", "digits.csv"])
+@pytest.mark.parametrize("uri", ["https://host/digits.npz", "https://example.org/digits.npz", "digits.csv"])
 def test_what_is_no_local_npz_file_is_refused(uri: str) -> None:
     """The pipeline fetches data; the script ends with 64 and repeats the value."""
     with pytest.raises(ContractExit, match=uri) as refused:

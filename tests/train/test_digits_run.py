@@ -118,7 +118,7 @@ def test_another_configuration_is_refused(run: DigitsRun, undisturbed: DigitsRun
         ((), {"TRC_ACCEL": "quantum"}, 64, "tpu, gpu, cpu, auto"),
         ((), {"TRC_SEED": "-1"}, 64, "--seed"),
         ((), {"TRC_WORKER_COUNT": "4"}, 64, "one host"),
-        ((), {"TRC_DATA_URI": "gs://bucket/digits.npz"}, 64, "TRC_DATA_URI"),
+        ((), {"TRC_DATA_URI": "https://host/digits.npz"}, 64, "TRC_DATA_URI"),
         ((), {"TRC_DATA_URI": "/nowhere/digits.npz"}, 65, "/nowhere/digits.npz"),
         ((), {"TRC_RESUME": "/nowhere/checkpoint"}, 66, "TRC_RESUME"),
     ],
