@@ -387,4 +387,4 @@ def test_data_set_is_an_object_or_a_prefix_or_none(catalogue: Catalogue, uri: st
 
 def test_data_set_elsewhere_is_refused(catalogue: Catalogue) -> None:
     """A data set that is not in Cloud Storage could not be read by the TPU VM."""
-    assert faults_of(catalogue, data_uri="/home/me/digits.npz")["data_uri"].nearest == "gs://home/me/digits.npz"
+    assert faults_of(catalogue, data_uri="/data/digits.npz")["data_uri"].nearest == "gs://data/digits.npz"
