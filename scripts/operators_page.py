@@ -9,6 +9,7 @@ import importlib
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -75,8 +76,8 @@ def _facts(kind: Any) -> str:
 def _prose(thing: Any) -> str:
     """What stands before the first field; example code in a fence."""
     text = (inspect.getdoc(thing) or "").split("\n:", 1)[0]
-    text = CODE.sub(lambda match: "```python\n" + inspect.cleandoc(match[1]) + "\n```", text)
-    return re.sub(r"``([^`]*)``", r"`\1`", re.sub(r":\w+:`~?([^`]*)`", _reference, text)).strip() + "\n"
+    text = re.sub(r"``([^`]*)``", r"`\1`", re.sub(r":\w+:`~?([^`]*)`", _reference, text)).strip()
+    return CODE.sub(lambda match: f"```python\n{textwrap.dedent(match[1]).strip()}\n```", text) + "\n"
 
 
 def _fields(thing: Any) -> str:
