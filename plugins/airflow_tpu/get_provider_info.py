@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_tpu.connection_type import connection_types
+
 _INTEGRATION = "Google Cloud TPU"
 
 
@@ -23,6 +25,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [_modules("operators", "artifacts", "grant", "lease", "ledger", "model", "reaper", "run", "tpu")],
         "hooks": [_modules("hooks", "artifacts", "ledger", "model", "run", "tpu")],
         "triggers": [_modules("triggers", "run", "tpu")],
+        "connection-types": connection_types(),
         "extra-links": [
             "airflow_tpu.links.artifacts.CloudTPUArtifactsLink",
             "airflow_tpu.links.tpu.CloudTPUNodeLink",

@@ -48,3 +48,14 @@ def test_every_option_that_is_read_is_described() -> None:
     source = (ROOT / "plugins" / "airflow_tpu" / "settings.py").read_text(encoding="utf-8")
     read = set(re.findall(r'_option\("(\w+)"\)|SECTION, "(\w+)"', source))
     assert {first or second for first, second in read} == set(INFO["config"]["airflow_tpu"]["options"])
+
+
+def test_connection_form_has_every_key_that_is_read_of_the_extra() -> None:
+    """The form offers what the hook reads; whatever is secret is a password field, so that it is masked."""
+    (kind,) = INFO["connection-types"]
+    fields = kind["conn-fields"]
+    source = (ROOT / "plugins" / "airflow_tpu" / "hooks" / "connection.py").read_text(encoding="utf-8")
+    assert set(re.findall(r'field\("(\w+)"\)', source)) <= set(fields)
+    assert {name for name, field in fields.items() if field["schema"].get("format") == "password"} == {"keyfile_dict"}
+    module, _, name = kind["hook-class-name"].rpartition(".")
+    assert getattr(importlib.import_module(module), name).conn_type == kind["connection-type"]

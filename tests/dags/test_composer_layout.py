@@ -30,7 +30,10 @@ PLUGINS = """
 from airflow import plugins_manager
 from airflow.providers_manager import ProvidersManager
 found = [plugin.name for plugin in plugins_manager._get_plugins()[0]]
-print("airflow_tpu" in str(found), "airflow-provider-tpu" in ProvidersManager().providers)
+manager = ProvidersManager()
+hook = manager.hooks["google_cloud_tpu"]
+fields = [name for name in manager.connection_form_widgets if "google_cloud_tpu" in name]
+print("airflow_tpu" in str(found), "airflow-provider-tpu" in manager.providers, hook.hook_name, len(fields))
 """
 
 
@@ -101,9 +104,9 @@ def test_triggerer_finds_its_triggers_in_the_wheel(layout: Layout) -> None:
 
 
 def test_airflow_sees_one_provider_and_one_plugin(layout: Layout) -> None:
-    """The wheel's entry points register the provider and the usage page."""
+    """The wheel's entry points register the provider, its connection form and the usage page."""
     shown = layout.python("-c", PLUGINS)
-    assert shown.stdout.splitlines()[-1:] == ["True True"], shown.stderr
+    assert shown.stdout.splitlines()[-1:] == ["True True Google Cloud TPU 12"], shown.stderr
 
 
 def test_training_scripts_are_no_dags(layout: Layout) -> None:

@@ -25,9 +25,13 @@ class CloudTPUHook(GoogleBaseHook):
 
     Every verb opens its own short connection; a task that needs several at once uses :meth:`client` in a coroutine.
 
-    :param gcp_conn_id: connection of type ``google_cloud_platform``; its extra may name a local endpoint.
+    :param gcp_conn_id: connection of type ``google_cloud_tpu`` or ``google_cloud_platform``; its extra may name a local
+        endpoint.
     :param impersonation_chain: service account to impersonate.
     """
+
+    conn_type = "google_cloud_tpu"
+    hook_name = "Google Cloud TPU"
 
     @cached_property
     def options(self) -> ConnectionOptions:

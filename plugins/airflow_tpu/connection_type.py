@@ -1,0 +1,49 @@
+"""The form of the connection type *Google Cloud TPU*: Google's own fields, and ours for another endpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def connection_types() -> list[dict[str, Any]]:
+    """What Airflow's providers manager reads; a connection of type ``google_cloud_platform`` serves as well."""
+    return [
+        {
+            "connection-type": "google_cloud_tpu",
+            "hook-class-name": "airflow_tpu.hooks.tpu.CloudTPUHook",
+            "hook-name": "Google Cloud TPU",
+            "ui-field-behaviour": {
+                "hidden-fields": ["host", "schema", "login", "password", "port", "extra"],
+                "relabeling": {},
+                "placeholders": {},
+            },
+            "conn-fields": {**_google(), **_ours()},
+        }
+    ]
+
+
+def _google() -> dict[str, dict[str, Any]]:
+    return {
+        "project": _field("Project id", "Of the grant."),
+        "key_path": _field("Key file path", "Empty: the machine's own account, which is safer than a key."),
+        "keyfile_dict": _field("Key file JSON", "Kept encrypted.", format="password"),
+        "key_secret_name": _field("Key file secret", "Name of a secret in Secret Manager."),
+        "impersonation_chain": _field("Impersonation chain", "Service account to impersonate."),
+        "scope": _field("Scopes", "Separated by commas."),
+        "num_retries": _field("Retries", "Of Google's own client.", kind="integer", default=5),
+    }
+
+
+def _ours() -> dict[str, dict[str, Any]]:
+    elsewhere = "Only for a cloud that is not Google's; leave empty."
+    return {
+        "tpu_api_endpoint": _field("TPU API endpoint", f"host:port. {elsewhere}"),
+        "tpu_insecure": _field("TPU API without TLS", elsewhere, kind="boolean", default=False),
+        "storage_api_endpoint": _field("Cloud Storage endpoint", f"URL. {elsewhere}"),
+        "is_anonymous": _field("No credentials", elsewhere, kind="boolean", default=False),
+        "ssh_port": _field("SSH port of the TPU VMs", "Almost always 22.", kind="integer", default=22),
+    }
+
+
+def _field(label: str, description: str, kind: str = "string", **schema: Any) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
