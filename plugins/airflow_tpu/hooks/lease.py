@@ -10,25 +10,18 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.core.lease import Lease
 from airflow_tpu.errors import LeaseLost, TransientError
+from airflow_tpu.hooks.store import Store
 
 if TYPE_CHECKING:
     from airflow_tpu.core.names import RunKey
-    from airflow_tpu.hooks.artifacts import ArtifactsHook
 
 _RACES = 5
 """How often a lost race for the object is tried again before it is reported."""
 
 
 @dataclass(frozen=True)
-class LeaseStore:
-    """Leases below ``gs://bucket/prefix/leases/``.
-
-    :param hook: Cloud Storage.
-    :param root: ``gs://bucket/prefix`` of the grant.
-    """
-
-    hook: ArtifactsHook
-    root: str
+class LeaseStore(Store):
+    """Leases below ``gs://bucket/prefix/leases/``."""
 
     def uri(self, key: RunKey) -> str:
         """Where the lease of a run is."""
@@ -61,11 +54,7 @@ class LeaseStore:
 
     def all(self) -> list[Lease]:
         """Every lease there is."""
-        bucket = self.root.removeprefix("gs://").split("/", 1)[0]
-        found = (
-            self.hook.read_json(f"gs://{bucket}/{info.name}") for info in self.hook.listing(f"{self.root}/leases/")
-        )
-        return [Lease.from_json(stored.data) for stored in found if stored is not None]
+        return [Lease.from_json(data) for data in self.documents(self.names("leases/"))]
 
     def update(self, lease: Lease, change: Callable[[Lease], Lease]) -> Lease:
         """Change the lease, provided that its token is still ours.

@@ -177,7 +177,7 @@ class Provisioner:
         if not swept.endings:
             return False
         try:
-            await until_gone(self.client, lease.key, Pace(_HUSK_POLL, dt.datetime.now(dt.UTC) + HUSK_WINDOW))
+            await until_gone(self.client, lease.key, Pace(_HUSK_POLL, self.client.clock.now() + HUSK_WINDOW))
         except DeadlineExceeded as error:
             log.warning("creating all the same: %s", error)
         return True
@@ -195,8 +195,8 @@ class Provisioner:
         return target_of(replace(found, queued=bool(living.queued_resource)), living.node_id)
 
     async def _create(self, order: Order, census: Census, lease: Lease, last: int) -> Target:
-        now = dt.datetime.now(dt.UTC)
-        permit = order.reserve(ReservationStore(self.leases.hook, self.leases.root), census, lease, now)
+        now = self.client.clock.now()
+        permit = order.reserve(self._reservations, census, lease, now)
         lease = self.leases.update(lease, lambda current: current.next_incarnation(last))
         self.ledger.open(_opened(order, permit, lease, now))
         stamp = Stamp(
@@ -215,6 +215,10 @@ class Provisioner:
             permit,
         )
         return target_of(order.spec, stamp.node_id, await self._request(order.spec, stamp, permit))
+
+    @property
+    def _reservations(self) -> ReservationStore:
+        return ReservationStore(self.leases.hook, self.leases.root, clock=self.client.clock)
 
     async def _request(self, spec: TPUSpec, stamp: Stamp, permit: Permit) -> str:
         try:

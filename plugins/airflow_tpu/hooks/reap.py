@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -58,7 +57,7 @@ async def reap(client: TPUClient, census: Census, leases: Mapping[str, LeaseStat
     :param leases: by digest of the run, read after the census.
     """
     everything: list[TPUView | QueuedView] = [*census.queued, *census.nodes]
-    sentences = condemn(everything, leases, dt.datetime.now(dt.UTC))
+    sentences = condemn(everything, leases, client.clock.now())
     done = Reaped(unreachable=census.unreachable)
     done.foreign = [
         f"{item.name} ({item.accelerator_type} {item.tier}, {item.state})"
@@ -88,7 +87,7 @@ def close_forgotten(ledger: LedgerStore, leases: list[Lease], census: Census) ->
     closed = []
     for event in ledger.open_records():
         if event.node_id not in alive:
-            ledger.close(closing(event, known.get(event.run), None))
+            ledger.close(closing(event, known.get(event.run), None, ledger.clock.now()))
             closed.append(event.node_id)
     return closed
 
@@ -101,7 +100,7 @@ def release_forgotten(
     :param reserved: read *before* the leases: a lease is taken before its reservation.
     :return: names of the runs.
     """
-    now = dt.datetime.now(dt.UTC)
+    now = store.clock.now()
     living = {run_of(node.labels) for node in census.nodes} | {run_of(item.labels) for item in census.queued}
     gone = [entry for entry in reserved.entries if entry.owner not in living and is_over(leases.get(entry.owner), now)]
     if gone:

@@ -93,7 +93,7 @@ async def delete_seen(client: TPUClient, census: Census, key: RunKey, token: str
     for node in nodes:
         if operations.get(node.node_id) is None and node.phase is not Phase.DELETING:
             operations[node.node_id] = await _delete(client.delete_node, node.name, done)
-    for node_id, ending in _endings(nodes, queued).items():
+    for node_id, ending in _endings(nodes, queued, client.clock.now()).items():
         done.endings.append(_after_delete(ending, operations.get(node_id)))
     return done
 
@@ -129,7 +129,7 @@ def close_incarnations(ledger: LedgerStore, lease: Lease | None, key: RunKey, en
     """
     known = {ending.node_id: ending for ending in endings}
     for event in _unclosed(ledger, key):
-        ledger.close(closing(event, lease, known.get(event.node_id)))
+        ledger.close(closing(event, lease, known.get(event.node_id), ledger.clock.now()))
 
 
 def close_ended(ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: list[Ending]) -> None:
@@ -143,7 +143,7 @@ def close_ended(ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: 
     known = {ending.node_id: ending for ending in endings}
     for event in _unclosed(ledger, key):
         if event.node_id in known:
-            ledger.close(closing(event, lease, known[event.node_id]))
+            ledger.close(closing(event, lease, known[event.node_id], ledger.clock.now()))
 
 
 def _unclosed(ledger: LedgerStore, key: RunKey) -> list[Opened]:
@@ -152,8 +152,8 @@ def _unclosed(ledger: LedgerStore, key: RunKey) -> list[Opened]:
     return [event for event in events if isinstance(event, Opened) and event.node_id not in closed]
 
 
-def closing(opened: Opened, lease: Lease | None, ending: Ending | None) -> Closed:
-    """The *closed* event of an incarnation, from what is known of its life and its end."""
+def closing(opened: Opened, lease: Lease | None, ending: Ending | None, now: dt.datetime) -> Closed:
+    """The *closed* event of an incarnation, from what is known of its life and its end, noticed now at the latest."""
     life = lease.life(opened.node_id) if lease is not None else None
     ready_at = life.ready_at if life is not None else None
     if ready_at is None:
@@ -162,7 +162,6 @@ def closing(opened: Opened, lease: Lease | None, ending: Ending | None) -> Close
         if ending is None or ending.reason is EndReason.NEVER_READY:
             return Closed(opened.node_id, None, None, EndReason.NEVER_READY, TimeSource.OBSERVED)
         ready_at = opened.requested_at
-    now = dt.datetime.now(dt.UTC)
     end = ending or Ending(opened.node_id, now, EndReason.VANISHED, TimeSource.OBSERVED)
     exact = life is not None and life.source is TimeSource.API and end.source is TimeSource.API
     return Closed(
@@ -176,7 +175,7 @@ def closing(opened: Opened, lease: Lease | None, ending: Ending | None) -> Close
     )
 
 
-def _endings(nodes: list[TPUView], queued: list[QueuedView]) -> dict[str, Ending]:
+def _endings(nodes: list[TPUView], queued: list[QueuedView], now: dt.datetime) -> dict[str, Ending]:
     """How each incarnation ended, by its id; a preempted queued resource deletes its node by itself."""
     reasons = {item.queued_id: _reason(item.phase) for item in queued}
     for item in nodes:
@@ -184,7 +183,6 @@ def _endings(nodes: list[TPUView], queued: list[QueuedView]) -> dict[str, Ending
             reasons[item.node_id] = _reason(item.phase)
     by_user = {item.queued_id for item in queued if item.phase is Phase.LOST and item.initiator == "USER"}
     reasons |= dict.fromkeys(by_user, EndReason.DELETED)
-    now = dt.datetime.now(dt.UTC)
     return {node_id: Ending(node_id, now, reason, TimeSource.OBSERVED) for node_id, reason in reasons.items()}
 
 

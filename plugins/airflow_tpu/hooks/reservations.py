@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import random
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.reservations import NOTHING, OBJECT, Reservation, Reservations
 from airflow_tpu.errors import Fault, GrantUnknown, TransientError
+from airflow_tpu.hooks.store import Store
 
 if TYPE_CHECKING:
     from airflow_tpu.core.authorize import Permit
-    from airflow_tpu.hooks.artifacts import ArtifactsHook
 
 log = logging.getLogger(__name__)
 
@@ -23,18 +21,14 @@ _LONGEST_PAUSE = 4.0
 
 
 @dataclass(frozen=True)
-class ReservationStore:
+class ReservationStore(Store):
     """``gs://bucket/prefix/reservations.json``, replaced only at the generation it was read at.
 
-    :param hook: Cloud Storage.
-    :param root: ``gs://bucket/prefix`` of the grant.
     :param patience: seconds for which lost races are repeated. Cloud Storage takes about one write a second to one
         object, so fifty runs that start together need a minute.
     :param pause: seconds before the first repetition, on average half of it; it doubles.
     """
 
-    hook: ArtifactsHook
-    root: str
     patience: float = 300.0
     pause: float = 0.25
 
@@ -64,7 +58,7 @@ class ReservationStore:
         def taken(now: Reservations) -> Reservations:
             permits.append(decide(now))
             held = now.of(wanted.owner) == wanted
-            return now if held else now.taken(wanted, dt.datetime.now(dt.UTC))
+            return now if held else now.taken(wanted, self.clock.now())
 
         self._change(taken)
         return permits[-1]
@@ -94,15 +88,15 @@ class ReservationStore:
             log.error("nothing was given back: %s", error)
 
     def _change(self, change: Callable[[Reservations], Reservations]) -> None:
-        pause, until = self.pause, time.monotonic() + self.patience
+        pause, until = self.pause, self.clock.monotonic() + self.patience
         while True:
             current, generation = self._read()
             changed = change(current)
             if changed == current or self.hook.write_json(self.uri, changed.to_json(), generation) is not None:
                 return
-            if time.monotonic() > until:
+            if self.clock.monotonic() > until:
                 raise TransientError(f"{self.uri} has been written by others for {self.patience:.0f} s; try again")
-            time.sleep(random.uniform(0, pause))  # noqa: S311 - spreads the writers, protects nothing
+            self.clock.sleep(random.uniform(0, pause))  # noqa: S311 - spreads the writers, protects nothing
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _read(self) -> tuple[Reservations, int]:

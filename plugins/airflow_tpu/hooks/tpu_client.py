@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from airflow_tpu.core.api_errors import classify
 from airflow_tpu.errors import ResourceNotFound, TPUError, TransientError
 from airflow_tpu.hooks import tpu_wire
+from airflow_tpu.hooks.clock import WALL, Clock
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials
@@ -108,10 +109,12 @@ class TPUClient:
 
     :param endpoint: where and as whom to call.
     :param timing: bounds of each call.
+    :param clock: by which whoever waits for the API tells the time.
     """
 
-    def __init__(self, endpoint: APIEndpoint, timing: CallTiming | None = None) -> None:
+    def __init__(self, endpoint: APIEndpoint, timing: CallTiming | None = None, clock: Clock = WALL) -> None:
         self.endpoint = endpoint
+        self.clock = clock
         self.timing = timing or CallTiming()
         self._client: tpu_v2.TpuAsyncClient | None = None
 

@@ -18,6 +18,7 @@ from airflow_tpu.hooks.release import delete_seen, left_of
 if TYPE_CHECKING:
     from airflow_tpu.core.names import RunKey
     from airflow_tpu.core.tpu import TPUView
+    from airflow_tpu.hooks.clock import Clock
     from airflow_tpu.hooks.provision import Target
     from airflow_tpu.hooks.tpu_client import OperationView, TPUClient
 
@@ -57,13 +58,14 @@ class Arrival:
 class _Patience:
     """Says what a loop waits for, without repeating itself, and ends it at the deadline."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: Pace, clock: Clock) -> None:
         self.pace = pace
-        self.wait = Wait(since=dt.datetime.now(dt.UTC), until=pace.until)
+        self.clock = clock
+        self.wait = Wait(since=clock.now(), until=pace.until)
         self._said = ("", self.wait.since)
 
     async def for_(self, what: str) -> None:
-        now = dt.datetime.now(dt.UTC)
+        now = self.clock.now()
         if now >= self.pace.until:
             raise DeadlineExceeded(f"gave up {self.wait.line(what, now, 0)}. The TPU is deleted by the teardown task.")
         reason, at = self._said
@@ -82,10 +84,10 @@ async def until_ready(client: TPUClient, target: Target, pace: Pace) -> Arrival:
     :raises CloudError: the operation or the queued resource failed, or the TPU was lost.
     :raises DeadlineExceeded: it took too long.
     """
-    patience = _Patience(pace)
+    patience = _Patience(pace, client.clock)
     not_ready_at: dt.datetime | None = None
     while True:
-        looked_at = dt.datetime.now(dt.UTC)
+        looked_at = client.clock.now()
         try:
             seen, operation = await _look(client, target)
         except (TransientError, RateLimited) as error:
@@ -95,7 +97,9 @@ async def until_ready(client: TPUClient, target: Target, pace: Pace) -> Arrival:
         if verdict.error is not None:
             raise verdict.error
         if verdict.ready is not None:
-            return _arrival(verdict.ready, target, operation, not_ready_at)
+            # A queued resource does not say since when. The node was not READY at the last look, or, found READY at
+            # once (adopted), before it was created: counted from there it is never too little.
+            return _arrival(verdict.ready, target, operation, not_ready_at or verdict.ready.created_at or looked_at)
         not_ready_at = looked_at
         await patience.for_(verdict.waiting_for)
 
@@ -107,7 +111,7 @@ async def until_gone(client: TPUClient, key: RunKey, pace: Pace) -> None:
 
     :raises DeadlineExceeded: something is still there; the message names it.
     """
-    patience = _Patience(pace)
+    patience = _Patience(pace, client.clock)
     while True:
         try:
             census = await take_census(client)
@@ -159,12 +163,7 @@ async def _known(answer: Awaitable[T]) -> T | None:
         return None
 
 
-def _arrival(
-    node: TPUView, target: Target, operation: OperationView | None, not_ready_at: dt.datetime | None
-) -> Arrival:
+def _arrival(node: TPUView, target: Target, operation: OperationView | None, earliest: dt.datetime) -> Arrival:
     if not target.queued and operation is not None and operation.ended_at is not None:
         return Arrival(node, operation.ended_at, TimeSource.API)
-    # The API does not say since when. It was not READY at the last look, or, found READY at once (adopted), before it
-    # was created: counted from there it is never too little.
-    since = not_ready_at or node.created_at or dt.datetime.now(dt.UTC)
-    return Arrival(node, since, TimeSource.OBSERVED)
+    return Arrival(node, earliest, TimeSource.OBSERVED)
