@@ -30,12 +30,16 @@ SLACK = dt.timedelta(minutes=10)
 def deadline_alerts(gcp_conn_id: str = "google_cloud_default") -> list[DeadlineAlert]:
     """Alerts for a DAG that owns a TPU.
 
+    The interval is a number of seconds, which Airflow reads as well as a ``timedelta``: with the latter Airflow 3.3.2
+    answers every *Clear* of a task with an error 500, as long as an alert is due (``models/taskinstance.py``,
+    ``_recalculate_dagrun_queued_at_deadlines``, counts with what is stored, and a ``timedelta`` is a mapping there).
+
     :param gcp_conn_id: connection for the Cloud TPU API and Cloud Storage.
     """
     return [
         DeadlineAlert(
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
-            interval=interval + SLACK,
+            interval=(interval + SLACK).total_seconds(),  # type: ignore[arg-type]
             callback=AsyncCallback(f"{__name__}.end_overdue", {"gcp_conn_id": gcp_conn_id}),
         )
         for interval in LADDER

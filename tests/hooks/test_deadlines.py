@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from airflow_tpu.deadlines import LADDER, deadline_alerts, end_overdue
+from airflow_tpu.deadlines import LADDER, SLACK, deadline_alerts, end_overdue
 from airflow_tpu.hooks.grant import load_grant, store_root
 from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.provision import Provisioner
@@ -67,3 +67,13 @@ def test_callback_can_be_imported_by_its_path(alert: object) -> None:
     from airflow.sdk.module_loading import import_string
 
     assert import_string(alert.callback.path) is end_overdue  # type: ignore[attr-defined]
+
+
+def test_a_run_with_alerts_can_be_cleared() -> None:
+    """Airflow stores each interval as the plain number that its Clear counts with, and reads the same time back."""
+    from airflow.serialization.decoders import decode_deadline_alert
+    from airflow.serialization.encoders import encode_deadline_alert
+
+    stored = [encode_deadline_alert(alert) for alert in deadline_alerts()]
+    assert [dt.timedelta(seconds=entry["interval"]) for entry in stored] == [step + SLACK for step in LADDER]
+    assert [decode_deadline_alert(entry).interval for entry in stored] == [step + SLACK for step in LADDER]
