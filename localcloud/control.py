@@ -108,13 +108,15 @@ class Control:
         if action == "preempt":
             notice = order.get("notice")
             self._cloud.state.nodes.preempt(record, None if notice is None else float(notice))
+        elif action == "shutdown":
+            self._cloud.state.nodes.power_off(record)
         elif action in _ON_WORKERS:
             crew = self._cloud.fleet.crew(record.name)
             if crew is None:
                 raise web.HTTPConflict(text=f"{record.name} has no VMs now")
             await crew.each(_ON_WORKERS[action])
         else:
-            raise web.HTTPNotFound(text=f"no action {action}; known: preempt, {', '.join(_ON_WORKERS)}")
+            raise web.HTTPNotFound(text=f"no action {action}; known: preempt, shutdown, {', '.join(_ON_WORKERS)}")
         return web.json_response({"node": record.name, "state": self._cloud.state.state_name(record)})
 
 

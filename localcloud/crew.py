@@ -13,6 +13,7 @@ from localcloud.clock import Clock
 from localcloud.faults import FaultBook
 from localcloud.machines import Machine, Order
 from localcloud.ssh_keys import parse_ssh_keys
+from localcloud.vm import power
 from localcloud.vm.driver import VMDriver, Worker, WorkerSpec
 
 # More at once only makes all of them late: each start costs a key, a process and a banner.
@@ -85,7 +86,7 @@ class Crew:
             worker_id=index,
             hostname=f"t1v-n-{self._order.uid & 0xFFFFFFFF:08x}-w-{index}",
             keys=ssh_faults.keys_at_start(self._scripts[index], keys),
-            environment=self._yard.environment,
+            environment={**self._yard.environment, power.NODE_VARIABLE: self._order.name},
             directory=self.directory / f"w{index}",
         )
         async with self._yard.turns:

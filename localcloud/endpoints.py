@@ -30,6 +30,7 @@ class Endpoints:
     :param project_id: the project.
     :param project_number: its number.
     :param tpu_api_endpoint: ``host:port``, gRPC in plaintext.
+    :param tpu_rest_endpoint: base URL of the part of the TPU API that is served over plain HTTP, for the TPU VMs.
     :param storage_api_endpoint: base URL of Cloud Storage.
     :param control_endpoint: base URL of the control port.
     :param ssh_port: port of every TPU VM.
@@ -41,6 +42,7 @@ class Endpoints:
     project_id: str
     project_number: str
     tpu_api_endpoint: str
+    tpu_rest_endpoint: str
     storage_api_endpoint: str
     control_endpoint: str
     ssh_port: int

@@ -6,7 +6,7 @@ other, and can tell at the end whether it was used at all: a test whose fault ne
 ===================  ===========================  ================================================================
 point                attributes                   params
 ===================  ===========================  ================================================================
-``tpu.call``         method, name                 action: error (code, message, reason, retry_after) |
+``tpu.call``         method, name, transport      action: error (code, message, reason, retry_after) |
                                                   lose-response | delay (seconds) | hang
 ``tpu.operation``    verb, target                 action: error (code, message, after) | never | slow (seconds) |
                                                   forget; resource: proceeds | undone | stuck
@@ -16,6 +16,9 @@ point                attributes                   params
 ``vm.ssh``           node, zone, worker           see :mod:`localcloud.ssh_faults`
 ``gcs.request``      method, bucket, object, op   action: 503 | 429 | 403 | abort | lose-response | delay
 ===================  ===========================  ================================================================
+
+``transport`` is ``grpc``, or ``rest``, over which a TPU VM deletes itself: code 7 there means that its service account
+may not.
 """
 
 from __future__ import annotations

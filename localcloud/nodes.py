@@ -162,6 +162,29 @@ class NodeBook:
         """End a node that has reached the age limit of the preemptible tier."""
         self._cut(record, State.TERMINATED)
 
+    def power_off(self, record: NodeRecord) -> None:
+        """Let the VMs of a node go down because somebody on one of them has shut it down.
+
+        What Google shows then is not documented. Here it is what the API has for it: STOPPED where a node can be
+        stopped, else TERMINATED, with which a queued resource ends as by any loss. Name and quota stay.
+
+        :raises CloudError: FAILED_PRECONDITION if the node is not READY.
+        """
+        if record.state != State.READY:
+            raise errors.precondition(f"Node '{record.name}' is not running: {record.state}")
+        if record.queued or record.kind.hosts > 1:
+            self._cut(record, State.TERMINATED)
+            return
+        record.boots += 1
+        record.machines = ()
+        self.move(record, State.STOPPING)
+
+        def stopped() -> None:
+            if record.state == State.STOPPING:
+                self.move(record, State.STOPPED)
+
+        self.world.machines.kill(record.name, partial(self.world.later, self.world.latencies.changing, stopped))
+
     def _cut(self, record: NodeRecord, state: int) -> None:
         if self.records.get(record.name) is not record or record.state not in _RUNNING:
             return

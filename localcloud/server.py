@@ -17,20 +17,24 @@ from localcloud.catalogue import DEFAULT_DIRECTORY, Catalogue
 from localcloud.clock import Clock, RealClock
 from localcloud.control import Control
 from localcloud.crew import Yard, report_failure
+from localcloud.desk import Desk
 from localcloud.endpoints import Endpoints, TLSFrontEndpoint
 from localcloud.faults import FaultBook
 from localcloud.fleet import Fleet
 from localcloud.gcs import GCSServer
 from localcloud.marks import MARK
 from localcloud.meter import Meter
+from localcloud.rest_api import RestApi
 from localcloud.settings import Settings
 from localcloud.state import CloudState
 from localcloud.timeline import Timeline
 from localcloud.tlsfront import TLSFront
 from localcloud.tpu_api import TpuApi
+from localcloud.vm import power
 from localcloud.vm.driver import VMDriver, choose_driver
 from localcloud.world import World, chance
 
+_VM_PROGRAMS = "vm-bin"  # below the state directory
 # What a login shell of a TPU VM has; the interpreter that runs the cloud stands before it, since it has the packages.
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -67,12 +71,14 @@ class LocalCloud:
     :ivar endpoints: where it is found; set on entry.
     :ivar state: nodes, queued resources, operations; set on entry.
     :ivar fleet: the TPU VMs; set on entry.
+    :ivar desk: answers the calls of the TPU API; set on entry.
     """
 
     endpoints: Endpoints
     state: CloudState
     fleet: Fleet
     storage: GCSServer
+    desk: Desk
 
     def __init__(self, config: LocalCloudConfig) -> None:
         self.config = config
@@ -104,15 +110,17 @@ class LocalCloud:
         front = TLSFront(config.state_dir / "tls", storage_url)
         await front.start()
         self._stack.push_async_callback(front.close)
-        self._start_state(driver, self._vm_environment(storage_url, front))
+        # What VMs must know of comes first; nobody calls it before there is a VM.
+        control_url = await self._start_control()
+        rest_url = await self._start_rest_api()
+        power.install(config.state_dir / _VM_PROGRAMS, control_url)
+        self._start_state(driver, self._vm_environment(storage_url, rest_url, front))
         tpu_endpoint = await self._start_tpu_api()
-        control = Control(self)
-        control_url = await control.start()
-        self._stack.push_async_callback(control.close)
         self.endpoints = Endpoints(
             project_id=config.settings.project_id,
             project_number=config.settings.project_number,
             tpu_api_endpoint=tpu_endpoint,
+            tpu_rest_endpoint=rest_url,
             storage_api_endpoint=storage_url,
             control_endpoint=control_url,
             ssh_port=driver.port,
@@ -139,23 +147,38 @@ class LocalCloud:
         catalogue = Catalogue.load(config.catalogue)
         world = World(config.settings, catalogue, timeline, chance(config.seed), self.faults, self.fleet)
         self.state = CloudState(world)
+        self.desk = Desk(self.state, self.meter.audit)
         self.state.nodes.listeners.append(self.meter.observe)
         runner = asyncio.get_running_loop().create_task(timeline.run())
         runner.add_done_callback(report_failure)
         self._stack.callback(runner.cancel)
 
+    async def _start_control(self) -> str:
+        control = Control(self)
+        url = await control.start()
+        self._stack.push_async_callback(control.close)
+        return url
+
+    async def _start_rest_api(self) -> str:
+        api = RestApi(lambda: self.desk)
+        url = await api.start()
+        self._stack.push_async_callback(api.close)
+        return url
+
     async def _start_tpu_api(self) -> str:
-        api = TpuApi(self.state, self.meter.audit)
+        api = TpuApi(self.desk)
         endpoint = await api.start()
         self._stack.push_async_callback(api.close)
         return endpoint
 
-    def _vm_environment(self, storage_url: str, front: TLSFront) -> dict[str, str]:
+    def _vm_environment(self, storage_url: str, rest_url: str, front: TLSFront) -> dict[str, str]:
         """Return what the sessions on TPU VMs find in their environment; a real VM has its own means for the same."""
         return {
-            "PATH": f"{Path(sys.executable).parent}:{_USUAL_PATH}",
+            "PATH": f"{self.config.state_dir / _VM_PROGRAMS}:{Path(sys.executable).parent}:{_USUAL_PATH}",
             "LANG": "C.UTF-8",
             "STORAGE_EMULATOR_HOST": storage_url,
+            # Where a TPU VM deletes itself; the variable is gcloud's.
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": rest_url,
             # There is no TPU in here: a script must not look for one, and must not be thought to have used one.
             "TRC_ACCEL": "cpu",
             # gcsfs otherwise asks a gRPC service of Google first, for 60 s per try.

@@ -1,39 +1,29 @@
-"""The TPU API on a port: Google's gRPC services in front of :class:`localcloud.state.CloudState`."""
+"""The TPU API on a port: Google's gRPC services in front of :class:`localcloud.desk.Desk`."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import grpc
-from google.protobuf import duration_pb2
-from google.rpc import code_pb2, error_details_pb2
 
-from localcloud import errors
+from localcloud.desk import Desk
 from localcloud.errors import CloudError
-from localcloud.faults import Fault
 from localcloud.grpc_table import MethodRow, method_table
-from localcloud.meter import Audit, Call
-from localcloud.state import CloudState
 
 _LOG = logging.getLogger(__name__)
 _DETAILS = "grpc-status-details-bin"
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
-_NO_ANSWER = -1
 
 
 class TpuApi:
     """Serves all methods of :mod:`localcloud.grpc_table` on one port of the loopback interface.
 
-    :param state: the truth.
-    :param audit: takes every call down.
+    :param desk: answers the calls.
     """
 
-    def __init__(self, state: CloudState, audit: Audit) -> None:
-        self._state = state
-        self._audit = audit
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
         self._server: Any = None
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
@@ -67,78 +57,11 @@ class TpuApi:
         )
 
     async def _serve(self, key: str, request: Any, context: Any) -> Any:
-        clock = self._state.world.timeline.clock
-        resource = resource_of(request)
-        arrived = clock.now().isoformat()
-        fault = self._state.world.faults.take("tpu.call", method=key.partition("/")[2], name=resource)
-        code, answer, refusal = _NO_ANSWER, None, None
         try:
-            answer = await self._answer(key, request, fault)
-            code = code_pb2.OK
+            return await self._desk.serve(key, request, "grpc")
         except CloudError as error:
-            code, refusal = error.code, error
-        finally:
-            # Before the answer leaves: whoever has it may look the call up at once.
-            self._audit.add(Call(key, resource, arrived, code, fault.id if fault else ""))
-        if refusal is not None:
-            await _refuse(context, refusal)
-        return answer
-
-    async def _answer(self, key: str, request: Any, fault: Fault | None) -> Any:
-        action = str(fault.params.get("action", "error")) if fault else ""
-        if fault is not None and action == "error":
-            raise scripted_error(fault)
-        if action == "hang":
-            await asyncio.Event().wait()
-        if fault is not None and action == "delay":
-            await self._state.world.timeline.clock.sleep(float(fault.params.get("seconds", 1.0)))
-        answer = await self._dispatch(key, request)
-        if action == "lose-response":
-            # The call has taken effect; its caller learns nothing of that.
-            raise CloudError(code_pb2.UNAVAILABLE, "Socket closed")
-        return answer
-
-    async def _dispatch(self, key: str, request: Any) -> Any:
-        if key == "Operations/WaitOperation":
-            return await self._wait(request)
-        method: Callable[[Any], Any] | None = self._state.methods.get(key)
-        if method is None:
-            raise CloudError(code_pb2.UNIMPLEMENTED, f"The local cloud does not know {key}")
-        return method(request)
-
-    async def _wait(self, request: Any) -> Any:
-        """WaitOperation: answer when the operation is done or the time is up, whichever is first."""
-        operation = self._state.operations.find(request.name)
-        ended = asyncio.Event()
-        operation.when_done(ended.set)
-        self._state.world.later(request.timeout.ToTimedelta().total_seconds() or 60.0, ended.set)
-        await ended.wait()
-        return operation.render()
-
-
-def resource_of(request: Any) -> str:
-    """Return the name a request is about: of the resource to be created, of the resource, or its parent."""
-    for field, collection in (("node_id", "nodes"), ("queued_resource_id", "queuedResources")):
-        identifier = getattr(request, field, "")
-        if identifier:
-            return f"{request.parent}/{collection}/{identifier}"
-    node = getattr(request, "node", None)
-    return str(getattr(request, "name", "") or getattr(request, "parent", "") or getattr(node, "name", ""))
-
-
-def scripted_error(fault: Fault) -> CloudError:
-    """Return the error of a ``tpu.call`` fault: ``code``, ``message``, ``reason``, ``retry_after`` (seconds)."""
-    params = fault.params
-    details: list[Any] = []
-    if "reason" in params:
-        details.append(errors.error_info(str(params["reason"])))
-    if "retry_after" in params:
-        delay = duration_pb2.Duration()
-        delay.FromMilliseconds(int(float(params["retry_after"]) * 1000))
-        details.append(error_details_pb2.RetryInfo(retry_delay=delay))
-    code = int(params.get("code", code_pb2.UNAVAILABLE))
-    message = str(params.get("message") or f"scripted by {fault.id}")
-    return CloudError(code, message, details)
+            refusal = error
+        await _refuse(context, refusal)
 
 
 async def _refuse(context: Any, error: CloudError) -> None:
