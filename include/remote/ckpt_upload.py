@@ -58,6 +58,14 @@ class Uploader:
         self._remote.check_claims()
         self._commit(one, mine, stored)
 
+    def check_claims(self) -> None:
+        """Make sure that no later attempt has begun.
+
+        :raises Overtaken: if one has.
+        :raises Failure: if the bucket does not say.
+        """
+        self._remote.check_claims()
+
     def retire(self, newest: Candidate) -> None:
         """Remove what is older than the newest few, and what earlier attempts left half-done.
 

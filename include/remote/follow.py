@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import protocol
 
 import state
+from contact import heard
 from rundir import RunDir
 
 _FIRST_TICK_SECS = 0.05  # short runs end soon; the tick doubles up to the coalescing time
@@ -103,6 +104,7 @@ class Follower:
             lines = (self._buffer + received).split(b"\n")
             self._buffer = lines.pop()
             if lines:
+                heard(self._run)
                 self._note(max(self._acknowledged(line) for line in lines))
 
     @staticmethod

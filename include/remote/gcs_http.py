@@ -1,4 +1,4 @@
-"""Requests to Cloud Storage: where it is, who we are, and which failures are worth another try."""
+"""Requests to Google: where Cloud Storage is, who we are, and which failures are worth another try."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMEOUT_SECS = 60.0  # silence of the server, not a whole upload
 
 
 class Failure(RuntimeError):
-    """Cloud Storage said no, and would say so again.
+    """The service said no, and would say so again.
 
     :param status: HTTP status, 0 if there was no answer.
     :param message: what it said.
@@ -74,24 +74,20 @@ class Backoff:
         self._failures = 0
 
 
-class Storage:
-    """Cloud Storage, or what ``STORAGE_EMULATOR_HOST`` names instead.
+class Service:
+    """A service of Google, or an emulator of it.
 
+    :param url: where it is, ``http://`` or ``https://``.
+    :param local: whether it is an emulator, which must not get a token of Google's.
     :param pause: waits so many seconds between two tries.
-    :raises ValueError: if that is no web address.
     """
 
-    def __init__(self, pause: Callable[[float], object] = time.sleep) -> None:
+    def __init__(self, url: str, local: bool, pause: Callable[[float], object] = time.sleep) -> None:
         self._pause = pause
-        emulator = os.environ.get("STORAGE_EMULATOR_HOST", "")
-        if emulator and "://" not in emulator:
-            emulator = "http://" + emulator
-        self.url = (emulator or _GOOGLE).rstrip("/")
-        if not self.url.startswith(("http://", "https://")):
-            raise ValueError("STORAGE_EMULATOR_HOST is %r: expected http:// or https://" % emulator)
-        self._token = None if emulator else Token()
+        self.url = url
+        self._token = None if local else Token()
         # A proxy for the internet does not lead to an emulator on this machine.
-        self._opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if emulator else []))
+        self._opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if local else []))
 
     def backoff(self) -> Backoff:
         """Count the failures of a new piece of work."""
@@ -141,6 +137,23 @@ class Storage:
             raise Unavailable(401, _message(body))
         kind = Unavailable if error.code in _TRANSIENT else Failure
         raise kind(error.code, _message(body))
+
+
+class Storage(Service):
+    """Cloud Storage, or what ``STORAGE_EMULATOR_HOST`` names instead.
+
+    :param pause: waits so many seconds between two tries.
+    :raises ValueError: if that is no web address.
+    """
+
+    def __init__(self, pause: Callable[[float], object] = time.sleep) -> None:
+        emulator = os.environ.get("STORAGE_EMULATOR_HOST", "")
+        if emulator and "://" not in emulator:
+            emulator = "http://" + emulator
+        url = (emulator or _GOOGLE).rstrip("/")
+        if not url.startswith(("http://", "https://")):
+            raise ValueError("STORAGE_EMULATOR_HOST is %r: expected http:// or https://" % emulator)
+        super().__init__(url, bool(emulator), pause)
 
 
 class Token:

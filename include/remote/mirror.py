@@ -26,6 +26,7 @@ from rundir import RunDir
 LOOK_SECS = 5.0
 _LONGEST_PAUSE_SECS = 60.0
 _HURRY_SECS = 0.3  # between two tries while the supervisor waits for the last one
+_LOOKS_PER_CLAIM = 12  # a script that saves seldom must not train on beside the attempt that has replaced it
 _NICE = 5  # the training comes first
 _ERROR_LIMIT = 300
 
@@ -80,29 +81,35 @@ class Mirror:
         self._durable = ""
         self._torn: set[str] = set()
         self._failures = 0
+        self._looks = 0
         self._status: dict[str, Any] = dict.fromkeys(("last_step", "last_name", "last_at", "pending"))
         self._status.update(error="", fenced=False)
 
     def run(self) -> bool:
-        """Mirror until told to finish; return whether everything complete is in the bucket."""
+        """Mirror until told to finish; return whether everything complete is in the bucket.
+
+        :raises Overtaken: if another attempt has taken the run over.
+        """
         while True:
             finishing = self._orders.finishing  # before the look: what it finds then is all there will ever be
             good = self._look(finishing)
-            if finishing and (good or self._status["fenced"]):
-                return good and not self._stillness.lost
+            if finishing and good:
+                return not self._stillness.lost
             if not finishing:
                 self._orders.pause(min(self._look_secs * 2**self._failures, _LONGEST_PAUSE_SECS))
             elif not good:
                 time.sleep(_HURRY_SECS)
 
     def _look(self, finishing: bool) -> bool:
-        if self._status["fenced"]:
-            return False
+        self._looks += 1
         try:
+            if self._looks % _LOOKS_PER_CLAIM == 0:
+                self._uploader.check_claims()
             return self._secure_newest(finishing)
         except Overtaken as error:
             self._report(pending=None, fenced=True, error=str(error))
-            _say("%s: this one's checkpoints are not mirrored any more" % error)
+            _say("%s: this attempt is over, nothing of it is mirrored any more" % error)
+            raise
         except (Changed, FileNotFoundError):
             return False  # there is a newer one by now, or there will be
         except (Failure, Damaged, OSError) as error:
@@ -168,14 +175,20 @@ class Mirror:
 
 
 def mirror(run: RunDir) -> int:
-    """Mirror the checkpoints of a run while its supervisor lives; returns 0 if all that is complete is durable."""
+    """Mirror the checkpoints of a run while its supervisor lives; returns 0 if all that is complete is durable.
+
+    It ends at once with :data:`protocol.EXIT_OVERTAKEN` when another attempt has taken over: that wakes the supervisor.
+    """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # a machine that is shut down signals everybody; the supervisor decides
     os.nice(_NICE)
     job = run.read(protocol.JOB_FILE) or {}
     orders = Orders()
     uploader = Uploader(Remote(job["checkpoints_uri"], Storage(orders.pause), run), run)
-    return 0 if Mirror(run, uploader, orders, float(job.get("mirror_secs", LOOK_SECS))).run() else 1
+    try:
+        return 0 if Mirror(run, uploader, orders, float(job.get("mirror_secs", LOOK_SECS))).run() else 1
+    except Overtaken:
+        return protocol.EXIT_OVERTAKEN
 
 
 def _say(text: str) -> None:

@@ -33,6 +33,7 @@ class Mirroring:
 
     def __init__(self, run: RunDir, job: dict[str, Any], log: int) -> None:
         self.wanted = bool(job.get("checkpoints_uri"))
+        self.overtaken = False  # another attempt has taken the run over
         self.pid = 0  # 0 while it does not run
         self._run = run
         self._log = log
@@ -48,7 +49,9 @@ class Mirroring:
     def attend(self) -> None:
         """Start the mirror, or start it again if it has died some time ago."""
         now = time.monotonic()
-        if not self.wanted or self.pid or (self._started_at is not None and now - self._started_at < _AGAIN_SECS):
+        if not self.wanted or self.overtaken or self.pid:
+            return
+        if self._started_at is not None and now - self._started_at < _AGAIN_SECS:
             return
         self._started_at = now
         self._start()
@@ -70,6 +73,7 @@ class Mirroring:
         """Note that a child is dead, which may have been the mirror."""
         if pid == self.pid:
             self.pid, self._status = 0, status
+            self.overtaken = os.WIFEXITED(status) and os.WEXITSTATUS(status) == protocol.EXIT_OVERTAKEN
             os.close(self._pipe)
 
     def finish(self, trusted: bool) -> None:
@@ -77,7 +81,7 @@ class Mirroring:
 
         :param trusted: False if the command was killed, perhaps while it wrote.
         """
-        if not self.begun:
+        if not self.begun or self.overtaken:
             return
         if not self.pid:
             self._start()
@@ -89,8 +93,10 @@ class Mirroring:
     def result(self) -> dict[str, Any]:
         """Return the fields of the run's result that concern checkpoints; all None without a place for them."""
         fields: dict[str, Any] = dict.fromkeys(protocol.CHECKPOINT_FIELDS)
+        fields["overtaken"] = self.overtaken
         if self.wanted:
             status = self._run.read(protocol.MIRROR_FILE) or {}
+            fields["overtaken"] = self.overtaken or status.get("fenced", False)
             restored = self._run.read(protocol.RESTORED_FILE) or {}
             fields["checkpoint_durable"] = self._status == 0 and status.get("last_at") is not None
             fields["last_durable_step"] = status.get("last_step")

@@ -6,7 +6,7 @@ import concurrent.futures
 import json
 import mimetypes
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, Callable, NamedTuple
 
 import protocol
 
@@ -39,6 +39,26 @@ class Outcome(NamedTuple):
     upload: Upload
     stored: Stored | None
     reason: str = ""
+
+
+class Reports:
+    """Tells the client how far a push has come.
+
+    :param out: the client.
+    :param alive: is called when it has taken a message.
+    """
+
+    def __init__(self, out: BinaryIO, alive: Callable[[], None]) -> None:
+        self._out = out
+        self._alive = alive
+
+    def send(self, done: int, total: int, last: Outcome | None) -> None:
+        """Tell of one file, or with None that it goes on."""
+        path = last.upload.name if last else ""
+        size = last.stored.size if last and last.stored else 0
+        self._out.write(protocol.encode(protocol.UPLOADED, done=done, total=total, path=path, size=size))
+        self._out.flush()
+        self._alive()
 
 
 class Destination:
@@ -87,16 +107,22 @@ class Destination:
             return stored
 
 
-def push(run: RunDir, uri: str, out: BinaryIO) -> None:
+def _nobody() -> None:
+    """Nobody has to be told that the push goes on."""
+
+
+def push(run: RunDir, uri: str, out: BinaryIO, alive: Callable[[], None] = _nobody) -> None:
     """Push an attempt's output and log; the manifest comes last, so that its presence means complete.
 
     :param run: the attempt.
     :param uri: ``gs://bucket/prefix``.
     :param out: gets ``uploaded`` messages, at last ``pushed``.
+    :param alive: is called whenever ``out`` has taken a message: somebody is still there.
     """
     destination = Destination(uri, Storage())
     entries = tree.scan(run.output, destination.prefix + protocol.OUTPUT_DIR + "/")
-    outcomes = _bring_all(destination, _uploads(run, entries), out)
+    reports = Reports(out, alive)
+    outcomes = _bring_all(destination, _uploads(run, entries), reports)
     content = json.dumps(_manifest(entries, outcomes), sort_keys=True, indent=1).encode("ascii")
     path = run.path / protocol.MANIFEST_FILE
     path.write_bytes(content)
@@ -113,7 +139,7 @@ def _uploads(run: RunDir, entries: list[tree.Entry]) -> list[Upload]:
     return uploads
 
 
-def _bring_all(destination: Destination, uploads: list[Upload], out: BinaryIO) -> list[Outcome]:
+def _bring_all(destination: Destination, uploads: list[Upload], reports: Reports) -> list[Outcome]:
     """Upload a few at a time: one after the other is slow, all at once earns 503."""
     outcomes: list[Outcome] = []
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -125,21 +151,14 @@ def _bring_all(destination: Destination, uploads: list[Upload], out: BinaryIO) -
                 )
                 for future in done:
                     outcomes.append(future.result())
-                    _report(out, len(outcomes), len(uploads), outcomes[-1])
+                    reports.send(len(outcomes), len(uploads), outcomes[-1])
                 if not done:
-                    _report(out, len(outcomes), len(uploads), None)
+                    reports.send(len(outcomes), len(uploads), None)
         except BaseException:
             for future in waiting:
                 future.cancel()
             raise
     return sorted(outcomes, key=lambda outcome: outcome.upload.name)
-
-
-def _report(out: BinaryIO, done: int, total: int, last: Outcome | None) -> None:
-    path = last.upload.name if last else ""
-    size = last.stored.size if last and last.stored else 0
-    out.write(protocol.encode(protocol.UPLOADED, done=done, total=total, path=path, size=size))
-    out.flush()
 
 
 def _manifest(entries: list[tree.Entry], outcomes: list[Outcome]) -> dict[str, Any]:

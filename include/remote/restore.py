@@ -33,6 +33,7 @@ def restore(run: RunDir) -> int:
         return _restore(run, Remote(job["checkpoints_uri"], Storage(), run))
     except Overtaken as error:
         _say("%s: this one does not start" % error)
+        run.write(protocol.MIRROR_FILE, {"fenced": True, "error": str(error)})
         return protocol.EXIT_STOPPED
     except (Failure, OSError) as error:
         _say("the checkpoints cannot be read, and without them the run would start from zero: %s" % error)

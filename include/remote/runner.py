@@ -7,11 +7,13 @@
     runner.py status --run NAME --attempt N
     runner.py stop   --run NAME --attempt N --grace SECS
     runner.py push   --run NAME --attempt N --to gs://bucket/prefix
+    runner.py extend --run NAME --attempt N --deadline EPOCH
 
-and, for its own supervisor only, which reads their exit status::
+each of which is a sign of Airflow; and, for the runner itself, which reads their exit status::
 
     runner.py restore --run NAME --attempt N
     runner.py mirror  --run NAME --attempt N
+    runner.py guard   --run NAME --attempt N
 
 Answers are messages of :mod:`protocol` on stdout. Exit status: 0 answered, 2 an ``error`` message was the answer.
 """
@@ -21,11 +23,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import List, Optional
+from typing import BinaryIO, List, Optional
 
 import protocol
 
+from contact import extend, heard
 from rundir import RunDir
+
+_HELPERS = ("restore", "mirror", "guard")
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -33,8 +38,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     options = _parser().parse_args(arguments)
     out = sys.stdout.buffer
     try:
-        if options.command in ("restore", "mirror"):
-            return _help_supervisor(options)
+        if options.command in _HELPERS:
+            return _help_runner(options)
         _dispatch(options)
     except BrokenPipeError:  # the client has gone; the run has not
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -46,8 +51,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
     return 0
 
 
-def _help_supervisor(options: argparse.Namespace) -> int:
+def _help_runner(options: argparse.Namespace) -> int:
     run = RunDir(options.run, options.attempt)
+    if options.command == "guard":
+        from guard import guard
+
+        return guard(run)
     if options.command == "restore":
         from restore import restore
 
@@ -66,7 +75,12 @@ def _dispatch(options: argparse.Namespace) -> None:
         out.write(start(sys.stdin.buffer))
         out.flush()
         return
-    run = RunDir(options.run, options.attempt)
+    _serve(options, RunDir(options.run, options.attempt), out)
+    out.flush()
+
+
+def _serve(options: argparse.Namespace, run: RunDir, out: BinaryIO) -> None:
+    heard(run)
     if options.command == "follow":
         from follow import Follower
 
@@ -82,15 +96,16 @@ def _dispatch(options: argparse.Namespace) -> None:
     elif options.command == "push":
         from push import push
 
-        push(run, options.to, out)
-    out.flush()
+        push(run, options.to, out, lambda: heard(run))
+    elif options.command == "extend":
+        out.write(protocol.encode(protocol.EXTENDED, deadline=extend(run, options.deadline)))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("start")
-    for name in ("follow", "status", "stop", "push", "restore", "mirror"):
+    for name in ("follow", "status", "stop", "push", "extend", *_HELPERS):
         command = commands.add_parser(name)
         command.add_argument("--run", required=True)
         command.add_argument("--attempt", required=True, type=int)
@@ -100,6 +115,8 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--grace", type=float, default=30.0)
         if name == "push":
             command.add_argument("--to", required=True)
+        if name == "extend":
+            command.add_argument("--deadline", required=True, type=float)
     return parser
 
 

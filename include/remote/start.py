@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 import protocol
 
+import guarding
 import procs
 from rundir import RunDir
 from supervise import Supervisor
@@ -96,7 +97,11 @@ def _take(run: RunDir, job: dict[str, Any], staging: Path) -> dict[str, Any]:
         os.rename(str(staging), str(run.bundle))
         run.output.mkdir(mode=0o700)
         run.checkpoints.mkdir(mode=0o700, exist_ok=True)
+        (run.path / protocol.CONTACT_FILE).touch()
         run.write(protocol.JOB_FILE, job)
+        if guarding.wanted(job):
+            # Before the run: a connection that is cut in between must not leave one unguarded.
+            guarding.leave_behind(run)
         return _launch(run, job)
     except BaseException:
         shutil.rmtree(str(run.path), ignore_errors=True)

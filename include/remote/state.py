@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import protocol
 
+import contact
 import procs
 from rundir import RunDir
 
@@ -73,4 +74,5 @@ def describe(run: RunDir) -> dict[str, Any]:
         "delivered": delivered.get("offset", 0),
         "progress": run.progress(),
         "mirror": run.read(protocol.MIRROR_FILE),
+        "deadline": contact.deadline(run, run.read(protocol.JOB_FILE) or {}),
     }

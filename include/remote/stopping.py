@@ -7,6 +7,7 @@ from typing import Any
 
 import protocol
 
+import contact
 import procs
 from rundir import RunDir
 
@@ -25,23 +26,38 @@ class Stopping:
         self.requested = False
         self.past_deadline = False
         self._run = run
+        self._job = job
         self._grace = float(job.get("grace_secs", 30.0))
-        self._deadline: float | None = job.get("deadline")
+        self._deadline = contact.deadline(run, job)
+        self._ended = False
         self._asked = False
         self._kill_at: float | None = None
 
     @property
     def begun(self) -> bool:
         """Whether the command is being stopped, for whatever reason."""
-        return self._asked or self.requested or self.past_deadline
+        return self._asked or self.requested or self.past_deadline or self._ended
 
     def ask(self) -> None:
         """Note that somebody wants the run to stop: the stop command, or an init process at shutdown."""
         self._asked = True
 
+    def end(self, find: procs.Finder) -> None:
+        """Stop the command for a reason of the supervisor's own; once more changes nothing."""
+        if not self._ended:
+            self._ended = True
+            self._begin(self._grace, find)
+
+    def _deadline_passes(self) -> bool:
+        """An extension is looked for when it is needed: until then it changes nothing."""
+        if self._deadline is None or self.past_deadline or time.time() < self._deadline:
+            return False
+        self._deadline = contact.deadline(self._run, self._job)
+        return self._deadline is not None and time.time() >= self._deadline
+
     def attend(self, find: procs.Finder) -> None:
         """Do what is due now."""
-        if self._deadline is not None and not self.past_deadline and time.time() >= self._deadline:
+        if self._deadline_passes():
             self.past_deadline = True
             self._begin(self._grace, find)
         if self._asked:

@@ -19,6 +19,7 @@ import protocol
 import procs
 from mirroring import Mirroring, runner_command
 from rundir import ReservedFile, RunDir
+from stall import Stall
 from stopping import Stopping
 from surroundings import drain, environment, wake_on_signals
 
@@ -38,13 +39,14 @@ class Supervisor:
     """Runs the steps of one job and records how they ended.
 
     :param run: where the attempt lives.
-    :param job: the client's job: argv, setup, environment, working_dir, grace_secs, deadline, artifacts.
+    :param job: the client's job: argv, setup, environment, working_dir, grace_secs, deadline, stall_secs, artifacts.
     """
 
     def __init__(self, run: RunDir, job: dict[str, Any]) -> None:
         self._run = run
         self._job = job
         self._stopping = Stopping(run, job)
+        self._stall = Stall(float(job.get("stall_secs") or 0.0), run.log, (run.output, run.checkpoints))
         self._log = os.open(str(run.log), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._result = ReservedFile(run.path / protocol.EXIT_FILE, 4096 + 2 * len(json.dumps(job.get("artifacts", []))))
         self._mirroring = Mirroring(run, job, self._log)
@@ -63,6 +65,8 @@ class Supervisor:
             "phase": phase,
             "stopped": self._stopping.requested,
             "deadline": self._stopping.past_deadline,
+            "stalled": self._stall.stalled,
+            "stalled_secs": round(self._stall.seconds, 1),
             "leftovers_killed": self._sweep(),
             "missing_artifacts": self._missing_artifacts(),
             "started_at": started_at,
@@ -107,6 +111,7 @@ class Supervisor:
             absent = isinstance(error, FileNotFoundError)
             return Ending(protocol.EXIT_NOT_FOUND if absent else protocol.EXIT_NOT_EXECUTABLE, None)
         self._step, self._status = process.pid, None
+        self._stall.begin()
         process.returncode = 0  # the loop below reaps it, not Popen
         _tell(ready, self._record(process.pid))
         return self._wait()
@@ -116,10 +121,12 @@ class Supervisor:
             self._reap()
             if self._status is not None:
                 break
+            if self._stall.attend() or self._mirroring.overtaken:
+                self._stopping.end(self._below)
             self._stopping.attend(self._below)
             if self._mirroring.begun:
                 self._mirroring.attend()
-            self._sleep(self._stopping.longest_wait())
+            self._sleep(min(self._stopping.longest_wait(), self._stall.wait()))
         if os.WIFSIGNALED(self._status):
             return Ending(None, os.WTERMSIG(self._status))
         return Ending(os.WEXITSTATUS(self._status), None)

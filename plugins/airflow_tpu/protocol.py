@@ -14,12 +14,14 @@ heartbeat   ``size`` of the log, ``progress`` (what the script wrote to progress
             ``last_step``, ``last_name``, ``last_at``, ``pending``, ``error``, ``fenced``: which checkpoint is safe)
 finished    ``result``: see :data:`RESULT_FIELDS`
 gone        ``reason`` (one of :data:`GONE_REASONS`), ``detail``: no result will ever come
-status      ``state`` (absent, running, finished, gone), ``size``, ``delivered``, ``progress``, ``result``, ``reason``
+status      ``state`` (absent, running, finished, gone), ``size``, ``delivered``, ``progress``, ``result``, ``reason``,
+            ``deadline`` (Unix seconds, or null)
 stopped     ``state``, ``result``, ``killed`` (how many processes needed SIGKILL), ``survivors`` (their pids)
 uploaded    ``done``, ``total`` files of a push, ``path`` and ``size`` of the last one; with an empty path a heartbeat
 pushed      ``uri``, ``length``, then the manifest as it is in the bucket: the push is over
+extended    ``deadline``: the one that counts now, Unix seconds, or null
 error       ``reason``, ``message``: the request was not understood or could not be done
-ack         client, while following: the log up to ``offset`` is safe on the other side
+ack         client, while following: the log up to ``offset`` is safe on the other side; also the answer to a heartbeat
 =========== ============================================================================================
 """
 
@@ -46,6 +48,8 @@ STOP_REQUEST_FILE = "stop-request.json"
 DELIVERED_FILE = "delivered.json"
 MIRROR_FILE = "mirror.json"  # which checkpoint is safe in the bucket
 RESTORED_FILE = "restored.json"  # which checkpoint came from there
+CONTACT_FILE = "contact"  # its time is that of the last sign of Airflow
+DEADLINE_FILE = "deadline.json"  # a later deadline than the job's
 PROGRESS_FILE = "progress.json"  # inside the output directory
 MANIFEST_FILE = "manifest.json"
 LOG_OBJECT = "log.txt"  # beside the manifest in the bucket; a browser shows it
@@ -64,6 +68,7 @@ STATUS = "status"
 STOPPED = "stopped"
 UPLOADED = "uploaded"
 PUSHED = "pushed"
+EXTENDED = "extended"
 ERROR = "error"
 ACK = "ack"
 
@@ -103,6 +108,9 @@ RESULT_FIELDS = (
     "log_size",
     "stopped",
     "deadline",
+    "overtaken",
+    "stalled",
+    "stalled_secs",
     "leftovers_killed",
     "missing_artifacts",
     "started_at",
@@ -121,6 +129,9 @@ EXIT_STOPPED = 75
 EXIT_STOPPED_LOSING_WORK = 76
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
+EXIT_OVERTAKEN = 3  # of the mirror, to its supervisor
+
+ABANDON_SECS = 600.0  # how long after deadline and last sign of Airflow a machine gives itself back
 
 CHUNK_BYTES = 256 * 1024  # most log bytes of one message
 COALESCE_SECS = 0.5  # how long fewer bytes may wait for more

@@ -57,6 +57,7 @@ class Machine:
         self.prefix: tuple[str, ...] = ()  # a program that runs the interpreter
         runner = home / "runner"
         runner.mkdir(parents=True)
+        self._install_power_switch()
         subprocess.run(
             ["tar", "-xf", "-", "-C", str(runner)],
             input=RunnerArchive.build(REPOSITORY / "include" / "remote").data,
@@ -64,13 +65,31 @@ class Machine:
         )
         self._runner = runner / "runner.py"
 
+    def _install_power_switch(self) -> None:
+        """What a runner calls to shut its machine down must never reach the computer that runs the tests."""
+        programs = {
+            "shutdown": f'echo "$@" >> {self.home}/switched-off',
+            "sudo": f'[ "$1" = -n ] && shift\ntouch {self.home}/asked-sudo\nexec "$@"',
+        }
+        (self.home / "bin").mkdir()
+        for name, line in programs.items():
+            path = self.home / "bin" / name
+            path.write_text(f"#!/bin/sh\n{line}\n")
+            path.chmod(0o755)
+
+    @property
+    def switched_off(self) -> list[str]:
+        """Arguments of every call of ``shutdown``."""
+        path = self.home / "switched-off"
+        return path.read_text().splitlines() if path.exists() else []
+
     def command(self, *arguments: str) -> list[str]:
         """The command line of a runner command."""
         return [*self.prefix, self.python, "-X", "utf8", str(self._runner), *arguments]
 
     def environment(self, **more: str) -> dict[str, str]:
         """What a login finds."""
-        return {"HOME": str(self.home), "PATH": os.environ["PATH"], **more}
+        return {"HOME": str(self.home), "PATH": f"{self.home}/bin:{os.environ['PATH']}", **more}
 
     def ask(self, *arguments: str, data: bytes = b"", **more: str) -> dict[str, Any]:
         """Run a command that gives one answer."""
@@ -80,10 +99,12 @@ class Machine:
         assert done.stdout, done.stderr.decode()
         return protocol.decode(done.stdout.splitlines()[-1])
 
-    def start(self, *argv: str, run: RunRef = RUN, **fields: Any) -> dict[str, Any]:
-        """Start a job with an empty bundle."""
+    def start(
+        self, *argv: str, run: RunRef = RUN, login: Mapping[str, str] | None = None, **fields: Any
+    ) -> dict[str, Any]:
+        """Start a job with an empty bundle; ``login`` is added to what the login finds."""
         job = JobSpec(run.run_name, run.attempt, argv, **fields)
-        return self.ask("start", data=request(job, Bundle("", empty_tar())))
+        return self.ask("start", data=request(job, Bundle("", empty_tar())), **(login or {}))
 
     def status(self, run: RunRef = RUN) -> dict[str, Any]:
         """Answer of the status command."""

@@ -133,35 +133,6 @@ def test_short_trouble_delays_a_restore_and_no_more(lost: MirroredRun, elsewhere
     until(lambda: b"counts from 3" in elsewhere.machine.log(ref))
 
 
-def test_a_later_attempt_fences_off_the_one_that_was_thought_lost(
-    run: MirroredRun, elsewhere: MirroredRun, vault: Vault
-) -> None:
-    """A machine that lives on after its run has been taken over counts on, but writes no checkpoint any more."""
-    first = run.start()
-    run.mirrored(first, 1)
-    elsewhere.start("sleep", "1000", attempt=2)
-    until(lambda: "attempts/2.json" in vault.objects)
-    run.count_to(5)
-    until(lambda: run.mirror(first).get("fenced"))
-    assert run.mirror(first)["error"] == "attempt 2 has taken over"
-    assert run.machine.status(first)["state"] == "running"
-    assert vault.steps == [1]
-    result = run.machine.stop(20.0, first)["result"]
-    assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (75, False, 1)
-    assert vault.steps == [1]
-
-
-@pytest.mark.parametrize(("mine", "theirs"), [(1, 2), (2, 2)])
-def test_an_attempt_that_was_overtaken_does_not_start(
-    run: MirroredRun, elsewhere: MirroredRun, mine: int, theirs: int
-) -> None:
-    """A start that arrives after a later one, or of the same number on another machine, runs nothing."""
-    run.start("sleep", "1000", attempt=theirs)
-    until(lambda: f"attempts/{theirs}.json" in run.vault.objects)
-    result = elsewhere.machine.result(elsewhere.start(attempt=mine))
-    assert (result["exit_code"], result["phase"]) == (75, "restore")
-
-
 def test_checkpoints_on_the_machine_are_not_fetched_again(run: MirroredRun, vault: Vault) -> None:
     """A second attempt on the same machine goes on from its disk, and the bucket serves nothing."""
     first = run.start()

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from airflow_tpu import protocol
 from airflow_tpu.errors import ConfigError, Fault
 
 _RUN_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")  # as the runner demands: it becomes a directory
 _OBJECT_PREFIX = re.compile(r"gs://[^/]+/[^/].*")
+_RESOURCE = re.compile(r"projects/[^/]+/locations/[^/]+/(nodes|queuedResources)/[^/]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -52,6 +54,12 @@ class JobSpec:
     :param checkpoints_uri: ``gs://bucket/prefix`` of the run, equal for all its attempts: there its checkpoints are
         mirrored while it runs, and a machine without any gets the newest from there. Empty: neither.
     :param mirror_secs: seconds between two looks at the checkpoints.
+    :param stall_secs: seconds without a change of the log, the output and the checkpoints after which the run is
+        stopped; 0 for never.
+    :param own_resource: full name of the queued resource, or else the node, that the worker belongs to: the worker
+        deletes it when the deadline has passed and Airflow is not heard of any more. Empty: it never does.
+    :param artifacts_uri: ``gs://bucket/prefix`` for the output and the log, which it saves before. Empty: nowhere.
+    :param abandon_secs: how long after the deadline and after the last sign of Airflow that is.
     :raises ConfigError: with every fault at once.
     """
 
@@ -66,6 +74,10 @@ class JobSpec:
     artifacts: tuple[str, ...] = ()
     checkpoints_uri: str = ""
     mirror_secs: float = 5.0
+    stall_secs: float = 0.0
+    own_resource: str = ""
+    artifacts_uri: str = ""
+    abandon_secs: float = protocol.ABANDON_SECS
 
     def __post_init__(self) -> None:
         faults = [*self._name_faults(), *self._command_faults(), *self._time_faults(), *self._path_faults()]
@@ -102,15 +114,22 @@ class JobSpec:
             faults.append(Fault("grace_secs", self.grace_secs, "a number of seconds, 0 or more"))
         if self.deadline is not None and not 0 < self.deadline < float("inf"):
             faults.append(Fault("deadline", self.deadline, "a Unix time in seconds"))
-        if not 0 < self.mirror_secs < float("inf"):
-            faults.append(Fault("mirror_secs", self.mirror_secs, "a number of seconds, more than 0"))
+        if not 0 <= self.stall_secs < float("inf"):
+            faults.append(Fault("stall_secs", self.stall_secs, "a number of seconds, 0 or more"))
+        for name in ("mirror_secs", "abandon_secs"):
+            if not 0 < getattr(self, name) < float("inf"):
+                faults.append(Fault(name, getattr(self, name), "a number of seconds, more than 0"))
         return faults
 
     def _path_faults(self) -> list[Fault]:
         paths = [("working_dir", self.working_dir), *(("artifacts", pattern) for pattern in self.artifacts)]
         faults = [Fault(name, path, "must stay below its directory") for name, path in paths if not _stays_below(path)]
-        if self.checkpoints_uri and not _OBJECT_PREFIX.fullmatch(self.checkpoints_uri):
-            faults.append(Fault("checkpoints_uri", self.checkpoints_uri, "gs://bucket/prefix"))
+        for name in ("checkpoints_uri", "artifacts_uri"):
+            uri = getattr(self, name)
+            if uri and not _OBJECT_PREFIX.fullmatch(uri):
+                faults.append(Fault(name, uri, "gs://bucket/prefix"))
+        if self.own_resource and not _RESOURCE.fullmatch(self.own_resource):
+            faults.append(Fault("own_resource", self.own_resource, "the full name of a node or a queued resource"))
         return faults
 
     def to_json(self) -> dict[str, Any]:
@@ -127,6 +146,10 @@ class JobSpec:
             "artifacts": list(self.artifacts),
             "checkpoints_uri": self.checkpoints_uri,
             "mirror_secs": self.mirror_secs,
+            "stall_secs": self.stall_secs,
+            "own_resource": self.own_resource,
+            "artifacts_uri": self.artifacts_uri,
+            "abandon_secs": self.abandon_secs,
         }
 
     @classmethod

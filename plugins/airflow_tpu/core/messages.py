@@ -90,6 +90,7 @@ class RunStatus:
     :param result: as in :class:`Finished`, None unless finished.
     :param progress: as in :class:`Heartbeat`.
     :param reason: as in :class:`Gone`, empty unless gone or absent.
+    :param deadline: Unix time at which the worker stops it, None for never.
     """
 
     state: str
@@ -98,6 +99,7 @@ class RunStatus:
     result: Mapping[str, Any] | None
     progress: Mapping[str, Any] | None
     reason: str
+    deadline: float | None = None
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,11 @@ from airflow_tpu.errors import (
     AcceleratorMissing,
     ConnectionFailed,
     DeadlineExceeded,
+    LeaseLost,
     NothingProduced,
     RunFailed,
     RunInterrupted,
+    RunStalled,
     StorageUnreachable,
     TPUError,
 )
@@ -46,6 +48,9 @@ class RunResult:
     :param phase: ``restore`` (checkpoints from the bucket), ``setup`` (installing requirements) or ``run``.
     :param stopped: somebody asked it to stop.
     :param deadline: it was stopped because its deadline had passed.
+    :param overtaken: it was stopped because a newer attempt has taken the run over.
+    :param stalled: it was stopped because nothing of it changed any more.
+    :param stalled_secs: for so many seconds.
     :param missing_artifacts: declared artifacts that are not there.
     :param leftovers_killed: processes it left behind, ended by the runner.
     :param log_size: bytes of its log.
@@ -64,6 +69,9 @@ class RunResult:
     phase: str = "run"
     stopped: bool = False
     deadline: bool = False
+    overtaken: bool = False
+    stalled: bool = False
+    stalled_secs: float = 0.0
     missing_artifacts: tuple[str, ...] = ()
     leftovers_killed: int = 0
     log_size: int = 0
@@ -143,10 +151,10 @@ def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:
     :param result: what the runner recorded.
     :param tail: last lines of the log, shown when the user's code failed.
     """
-    if result.exit_code == 0:
+    if result.exit_code == 0 and not result.overtaken:
         return _of_success(result)
-    if result.deadline:
-        return DeadlineExceeded(f"the run's deadline passed and it was stopped ({result.how}); raise deadline_hours")
+    if result.overtaken or result.deadline or result.stalled:
+        return _of_supervisor(result)
     if result.phase == "setup" and _ended_by_itself(result):
         return _failed(result, "the requirements could not be installed", tail)
     if result.exit_code in _STOPPED:
@@ -165,6 +173,27 @@ def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:
     if result.exit_code in _TRANSPORT:
         return ConnectionFailed(f"the connection ended, not the script ({result.how}); attaching again")
     return _of_signal_or_code(result, tail)
+
+
+def _of_supervisor(result: RunResult) -> TPUError:
+    """It had reasons of its own to stop the script, and how that took it says nothing."""
+    if result.overtaken:
+        return LeaseLost(
+            f"a newer attempt of this run has written to its bucket, so this one was ended ({result.how}): the newer "
+            "one goes on, and this one is not tried again"
+        )
+    if result.deadline:
+        return DeadlineExceeded(f"the run's deadline passed and it was stopped ({result.how}); raise deadline_hours")
+    return RunStalled(_of_stall(result))
+
+
+def _of_stall(result: RunResult) -> str:
+    step = "" if result.last_durable_step is None else f" Its checkpoint of step {result.last_durable_step} is safe."
+    return (
+        f"nothing changed for {result.stalled_secs:.0f} s, neither the log ({result.log_size} bytes) nor progress.json "
+        f"nor any file of the output or the checkpoints, so the run was stopped ({result.how}); a new attempt resumes. "
+        f"A script that is silent for longer needs a higher stall_minutes.{step}"
+    )
 
 
 def _of_stop(result: RunResult) -> str:

@@ -150,19 +150,22 @@ class RunSession:
         """
         start = "delivered" if from_offset is None else str(from_offset)
         command = await self._command("follow", run, "--from", start)
+        delivered = from_offset or 0
         async with conversation(self._open, self.address, command, self._timing.frame) as frames:
             async for frame, reply in frames:
                 message = _follow_message(frame)
                 yield message
                 if isinstance(message, LogChunk):
-                    reply(protocol.encode(protocol.ACK, offset=message.end))
+                    delivered = message.end
+                if isinstance(message, LogChunk | Heartbeat):  # the worker wants to know that somebody is still there
+                    reply(protocol.encode(protocol.ACK, offset=delivered))
                 if isinstance(message, Finished | Gone):
                     return
 
     async def status(self, run: RunRef) -> RunStatus:
         """Return what has become of a run."""
         answer = await self._ask("status", run=run, expected=(protocol.STATUS,))
-        names = ("state", "size", "delivered", "result", "progress", "reason")
+        names = ("state", "size", "delivered", "result", "progress", "reason", "deadline")
         return RunStatus(**{name: answer[name] for name in names})
 
     async def stop(self, run: RunRef, grace_secs: float = 30.0) -> Stopped:
@@ -171,6 +174,19 @@ class RunSession:
         bound = 2 * grace_secs + _STOP_MARGIN_SECS
         answer = await self._ask("stop", run=run, arguments=arguments, bound=bound, expected=(protocol.STOPPED,))
         return Stopped(answer["state"], answer["result"], tuple(answer["survivors"]))
+
+    async def extend(self, run: RunRef, deadline: float) -> float | None:
+        """Put a run's deadline off; one that is not later changes nothing.
+
+        The script keeps the ``TRC_DEADLINE`` it was started with.
+
+        :param deadline: Unix time in seconds.
+        :return: the deadline that counts now, None if the run has none.
+        """
+        arguments = ("--deadline", repr(deadline))
+        answer = await self._ask("extend", run=run, arguments=arguments, expected=(protocol.EXTENDED,))
+        found: float | None = answer["deadline"]
+        return found
 
     async def push(self, run: RunRef, uri: str) -> AsyncIterator[PushMessage]:
         """Upload a run's output and log from the worker to ``gs://bucket/prefix``; at last :class:`Pushed`.
