@@ -7,7 +7,7 @@ from typing import Any
 from airflow.sdk import Param
 
 from airflow_tpu.core.catalogue import Catalogue
-from airflow_tpu.core.conf import MAX_DEADLINE_HOURS, MAX_PREEMPTIONS, NODE, QUEUED_RESOURCE
+from airflow_tpu.core.conf import MAX_DEADLINE_HOURS, MAX_PREEMPTIONS, MAX_STALL_MINUTES, NODE, QUEUED_RESOURCE
 from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.tpu import Tier
 from airflow_tpu.errors import ConfigError
@@ -105,6 +105,16 @@ def _limits() -> dict[str, Param]:
             maximum=MAX_PREEMPTIONS,
             title="Maximum preemptions",
             description="How often the TPU may be taken away before the run gives up.",
+            section=LIMITS,
+        ),
+        "stall_minutes": Param(
+            60,
+            type="integer",
+            minimum=0,
+            maximum=MAX_STALL_MINUTES,
+            title="Silent minutes until a run counts as stalled",
+            description="When neither the log nor progress.json nor any file of the output or the checkpoints has "
+            "changed for so long, the run is stopped and tried again. 0 switches this off.",
             section=LIMITS,
         ),
         "allow_paid_reason": _text(

@@ -17,6 +17,7 @@ QUEUED_RESOURCE = "queued-resource"
 NODE = "node"
 MAX_DEADLINE_HOURS = 24 * 30
 MAX_PREEMPTIONS = 1000
+MAX_STALL_MINUTES = 60 * MAX_DEADLINE_HOURS
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class RunConf:
     :param artifacts_uri: ``gs://bucket/prefix`` where results go.
     :param deadline_hours: hours from the start of the DAG run after which everything ends, at most 30 days.
     :param max_preemptions: how often the TPU may be taken away before the run gives up.
+    :param stall_minutes: minutes without a sign of life of the script after which the run is stopped, 0 for never.
     :param provisioning: ``queued-resource`` waits for capacity in Google's queue, ``node`` asks directly.
     :param internal_ips: workers get no external address; Airflow must reach them inside the VPC.
     :param environment: extra environment of the script.
@@ -59,6 +61,7 @@ class RunConf:
     data_uri: str = ""
     seed: int = 0
     model: str = ""
+    stall_minutes: int = 60
 
     @classmethod
     def parse(cls, mapping: Mapping[str, Any], catalogue: Catalogue) -> RunConf:
@@ -101,6 +104,7 @@ def _fields(catalogue: Catalogue) -> dict[str, Field]:
         "artifacts_uri": Field(paths.gcs_uri),
         "deadline_hours": Field(positive(MAX_DEADLINE_HOURS), 24),
         "max_preemptions": Field(integer(0, MAX_PREEMPTIONS), 20),
+        "stall_minutes": Field(integer(0, MAX_STALL_MINUTES), 60),
         "provisioning": Field(choice((QUEUED_RESOURCE, NODE)), QUEUED_RESOURCE),
         "internal_ips": Field(boolean, False),
         "environment": Field(script_environment.environment, "", sensitive=True),

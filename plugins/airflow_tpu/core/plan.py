@@ -35,12 +35,14 @@ class Attempt:
     :param number: from 1.
     :param deadline: when the worker stops it by itself.
     :param baseline_uri: artifacts of the model that the result competes with, empty for none.
+    :param own_resource: full name of what the worker deletes if Airflow does not come back, empty for nothing.
     """
 
     run_name: str
     number: int
     deadline: dt.datetime
     baseline_uri: str = ""
+    own_resource: str = ""
 
 
 def artifacts_uri(conf: RunConf, run_name: str, attempt: int) -> str:
@@ -73,6 +75,9 @@ def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attemp
         grace_secs=GRACE_SECONDS,
         deadline=attempt.deadline.timestamp(),
         checkpoints_uri=checkpoints_uri(conf, attempt.run_name),
+        stall_secs=conf.stall_minutes * 60.0,
+        own_resource=attempt.own_resource,
+        artifacts_uri=artifacts_uri(conf, attempt.run_name, attempt.number),
     )
 
 

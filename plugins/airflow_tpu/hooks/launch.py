@@ -19,6 +19,8 @@ from airflow_tpu.hooks.run import RunSession
 
 if TYPE_CHECKING:
     from airflow_tpu.core.lease import Lease
+    from airflow_tpu.core.tpu import TPUView
+    from airflow_tpu.hooks.run import WorkerAddress
     from airflow_tpu.hooks.tpu_client import TPUClient
     from airflow_tpu.hooks.workbench import Workbench
 
@@ -53,14 +55,20 @@ async def locate(client: TPUClient, bench: Workbench, node: str, ref: RunRef) ->
     :raises TPULost: the node is gone or going.
     :raises ConnectionFailed: it has no address at the moment.
     """
-    addresses = await worker_addresses(client, await living(client, node), bench.tpu.options)
+    return RunningJob(node, await _address(client, bench, await living(client, node)), ref)
+
+
+async def _address(client: TPUClient, bench: Workbench, view: TPUView) -> WorkerAddress:
+    addresses = await worker_addresses(client, view, bench.tpu.options)
     if not addresses:
-        raise ConnectionFailed(f"{node} shows no address at the moment: it is being repaired or rebooted")
-    return RunningJob(node, addresses[0], ref)
+        raise ConnectionFailed(f"{view.name} shows no address at the moment: it is being repaired or rebooted")
+    return addresses[0]
 
 
 async def attach(client: TPUClient, bench: Workbench, lease: Lease, node: str) -> RunningJob | None:
     """The attempt that an earlier try of this task left running (or finished) on this very node.
+
+    A lease that was taken again may end later than the worker was told: then it is told.
 
     :return: None when there is none, or when it has ended badly and a new attempt is due.
     """
@@ -69,6 +77,8 @@ async def attach(client: TPUClient, bench: Workbench, lease: Lease, node: str) -
     job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))
     async with RunSession(job.address, bench.access.login, REACHED) as session:
         status = await session.status(job.ref)
+        if status.state == "running" and status.deadline and status.deadline < lease.expires_at.timestamp():
+            await session.extend(job.ref, lease.expires_at.timestamp())
     done_well = status.state == "finished" and (status.result or {}).get("exit_code") == 0
     if status.state == "running" or done_well:
         log.info("attempt %d is %s on %s: re-attaching", lease.attempt, status.state, lease.attempt_node)
@@ -86,8 +96,10 @@ async def launch(client: TPUClient, bench: Workbench, lease: Lease, node: str) -
     lease = bench.leases.update(lease, lambda current: current.next_attempt(node_id))
     champion = bench.models.champion() if bench.conf.model else None
     baseline = champion.artifacts_uri if champion else ""
-    attempt = Attempt(lease.key.name, lease.attempt, lease.expires_at, baseline)
-    job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))
+    view = await living(client, node)
+    job = RunningJob(node, await _address(client, bench, view), RunRef(lease.key.name, lease.attempt))
+    own = view.queued_resource or view.name
+    attempt = Attempt(lease.key.name, lease.attempt, lease.expires_at, baseline, own)
     spec = plan_job(bench.conf, bench.accelerator, bundle, attempt)
     async with RunSession(job.address, bench.access.login, REACHED) as session:
         started = await session.start(spec, bundle)

@@ -24,6 +24,7 @@ GOOD: dict[str, Any] = {
     "artifacts_uri": "gs://trc-local/runs",
     "deadline_hours": 3,
     "max_preemptions": 20,
+    "stall_minutes": 90,
     "provisioning": "queued-resource",
     "internal_ips": False,
     "environment": "",
@@ -62,6 +63,7 @@ def test_a_good_form(catalogue: Catalogue) -> None:
         artifacts_uri="gs://trc-local/runs",
         deadline_hours=3.0,
         max_preemptions=20,
+        stall_minutes=90,
         seed=7,
     )
 
@@ -76,7 +78,7 @@ def test_only_four_fields_have_no_default(catalogue: Catalogue) -> None:
 
 
 def test_every_fault_is_named_at_once(catalogue: Catalogue) -> None:
-    """A form with eight faults gives one error with eight faults."""
+    """A form with nine faults gives one error with nine faults."""
     faults = faults_of(
         catalogue,
         script="/etc/passwd",
@@ -86,9 +88,10 @@ def test_every_fault_is_named_at_once(catalogue: Catalogue) -> None:
         artifacts_uri="trc-local/runs",
         deadline_hours=0,
         max_preemptions=-1,
+        stall_minutes=0.5,
         steps=3,
     )
-    assert len(faults) == 8
+    assert len(faults) == 9
     assert faults["accelerator_type"].nearest == "v2-8"
     assert faults["tier"].nearest == "spot"
     assert faults["artifacts_uri"].nearest == "gs://trc-local/runs"

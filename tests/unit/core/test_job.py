@@ -23,6 +23,10 @@ def test_a_job_comes_back_from_json_as_it_was() -> None:
         grace_secs=5.0,
         deadline=1.5e9,
         artifacts=("model/*",),
+        stall_secs=60.0,
+        own_resource="projects/p/locations/z/queuedResources/q",
+        artifacts_uri="gs://bucket/prefix",
+        abandon_secs=5.0,
     )
     assert JobSpec.from_json(json.loads(json.dumps(job.to_json()))) == job
 
@@ -54,6 +58,12 @@ def test_a_reference_comes_back_from_json_as_it_was() -> None:
         ("grace_secs", float("nan")),
         ("deadline", 0.0),
         ("deadline", float("inf")),
+        ("stall_secs", -1.0),
+        ("abandon_secs", 0.0),
+        ("mirror_secs", float("nan")),
+        ("checkpoints_uri", "gs://bucket"),
+        ("artifacts_uri", "/results"),
+        ("own_resource", "projects/p/locations/z/nodes"),
     ],
 )
 def test_a_wrong_field_is_named(field: str, value: object) -> None:
