@@ -95,6 +95,7 @@ class Supervisor:
 
     def _run_step(self, argv: list[str], ready: int) -> Ending:
         self._record(None)
+        reserved = ReservedFile(self._run.path / protocol.PID_FILE)  # the command may fill the disk at once
         try:
             process = subprocess.Popen(
                 argv,
@@ -107,13 +108,13 @@ class Supervisor:
             )
         except (OSError, ValueError) as error:
             self._say("cannot start %r: %s" % (argv[0], error))
-            _tell(ready, self._record(None))
+            _tell(ready, self._record(None, reserved))
             absent = isinstance(error, FileNotFoundError)
             return Ending(protocol.EXIT_NOT_FOUND if absent else protocol.EXIT_NOT_EXECUTABLE, None)
         self._step, self._status = process.pid, None
         self._stall.begin()
         process.returncode = 0  # the loop below reaps it, not Popen
-        _tell(ready, self._record(process.pid))
+        _tell(ready, self._record(process.pid, reserved))
         return self._wait()
 
     def _wait(self) -> Ending:
@@ -175,7 +176,7 @@ class Supervisor:
             procs.wait_until_none(self._below, _UNKILLABLE_SECS)
         return len(left)
 
-    def _record(self, pid: int | None) -> dict[str, Any]:
+    def _record(self, pid: int | None, reserved: ReservedFile | None = None) -> dict[str, Any]:
         command, supervisor = procs.read(pid or 0), procs.read(os.getpid())
         document = {
             "pid": pid,
@@ -184,7 +185,10 @@ class Supervisor:
             "supervisor_start_time": None if supervisor is None else supervisor.start_time,
             "boot_id": procs.boot_id(),
         }
-        self._run.write(protocol.PID_FILE, document)
+        if reserved is None:
+            self._run.write(protocol.PID_FILE, document)
+        else:
+            reserved.commit(document)
         return document
 
     def _say(self, text: str) -> None:
