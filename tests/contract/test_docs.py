@@ -1,0 +1,91 @@
+"""What the documentation tells people to type exists, is spelled as the programs read it, and no link leads nowhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_tpu.cli.main import parser as product_parser
+from localcloud.cli import parser as cloud_parser
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "include" / "train" / "README.md"])
+BLOCK = re.compile(r"^```(?:console|bash|sh)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+ANY_BLOCK = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#]+)")
+# Programs that are not ours: what they are told is for a machine with Google's command line, Docker or git.
+FOREIGN = {"gcloud", "git", "docker", "printf", "pip"}
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Words of each command of a page's console blocks, with comments and continuation lines resolved."""
+    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.startswith(("$ ", "make ", "scripts/", "python -m localcloud", "airflow-tpu ")):
+                yield from split(line.removeprefix("$ "))
+
+
+def split(line: str) -> Iterator[list[str]]:
+    """The commands of one line."""
+    for part in line.split(" && "):
+        words = shlex.split(part, comments=True)
+        if words:
+            yield words
+
+
+ALL = [(page.relative_to(ROOT).as_posix(), words) for page in PAGES for words in commands(page)]
+
+
+def problem_of(words: list[str]) -> str:
+    """Why a command would not work; empty if it would."""
+    program, rest = words[0], words[1:]
+    if program == "make":
+        targets = re.findall(r"^([\w -]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        return "" if set(rest) <= {name for line in targets for name in line.split()} else "no such target"
+    if program.startswith("scripts/"):
+        path = ROOT / program
+        return "" if path.is_file() and path.stat().st_mode & 0o100 else "no such script"
+    if program == "airflow-tpu":
+        return parsed(product_parser(), rest)
+    if words[:3] == ["python", "-m", "localcloud"]:
+        return parsed(cloud_parser(), words[3:])
+    if words[:2] == ["airflow", "tpu"]:
+        return parsed(product_parser(), words[2:])
+    return "" if program in FOREIGN or "=" in program else "nobody knows this program"
+
+
+def parsed(parser: object, words: list[str]) -> str:
+    """What argparse says of some words."""
+    try:
+        parser.parse_args(words)  # type: ignore[attr-defined]
+    except SystemExit as ended:
+        return "" if ended.code == 0 else f"argparse ends with {ended.code}"
+    return ""
+
+
+@pytest.mark.parametrize(("page", "words"), ALL, ids=[f"{page}: {' '.join(words)}" for page, words in ALL])
+def test_command_is_spelled_as_its_program_reads_it(page: str, words: list[str]) -> None:
+    """Every documented command names a target, script, verb and options that exist."""
+    assert problem_of(words) == "", f"{page}: {' '.join(words)}"
+
+
+def test_commands_are_found() -> None:
+    """The pages are really searched, and a command that does not exist is noticed."""
+    assert len(ALL) >= 20
+    assert problem_of(["make", "coffee"])
+    assert problem_of(["scripts/coffee"])
+    assert problem_of(["airflow-tpu", "coffee"])
+    assert problem_of(["python", "-m", "localcloud", "coffee"])
+    assert problem_of(["coffee"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_link_leads_nowhere(page: Path) -> None:
+    """Each relative link of a page leads to a file of the repository."""
+    text = ANY_BLOCK.sub("", page.read_text(encoding="utf-8"))
+    targets = [target.split(" ")[0] for target in LINK.findall(text)]
+    assert [target for target in targets if not (page.parent / target).exists()] == []
