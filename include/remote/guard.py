@@ -40,8 +40,8 @@ class Guard:
 
     def watch(self) -> None:
         """Return when there is nothing left to guard."""
-        while self._in_charge():
-            wait = self._due() - time.time()
+        while self.in_charge():
+            wait = self.due() - time.time()
             if wait > 0:
                 time.sleep(min(wait, _LONGEST_SLEEP_SECS))
             elif self._wind_up():
@@ -49,14 +49,14 @@ class Guard:
             else:
                 self._not_before = time.time() + self._abandon
 
-    def _in_charge(self) -> bool:
+    def in_charge(self) -> bool:
         """A start that failed takes its directory away; a later attempt on this machine has a guard of its own."""
         if not self._run.path.is_dir():
             return False
         begun = self._run.run_path.glob("attempt-*/" + protocol.JOB_FILE)
         return not any(int(path.parent.name.rpartition("-")[2]) > self._run.attempt for path in begun)
 
-    def _due(self) -> float:
+    def due(self) -> float:
         """When Airflow counts as gone for good: it has had its time after the deadline, and after its last sign."""
         end = contact.deadline(self._run, self._job)
         if end is None:

@@ -106,6 +106,16 @@ class Machine:
         job = JobSpec(run.run_name, run.attempt, argv, **fields)
         return self.ask("start", data=request(job, Bundle("", empty_tar())), **(login or {}))
 
+    def evaluate(self, code: str) -> str:
+        """Run Python among the runner's modules; return what it prints."""
+        command = [self.python, "-c", code]
+        environment = self.environment(PYTHONDONTWRITEBYTECODE="1")
+        done = subprocess.run(
+            command, cwd=self._runner.parent, capture_output=True, env=environment, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
     def status(self, run: RunRef = RUN) -> dict[str, Any]:
         """Answer of the status command."""
         return self.ask("status", *named(run))
