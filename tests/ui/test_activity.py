@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_tpu.core.daily import OTHERS
 from airflow_tpu.core.ledger import EndReason
 from airflow_tpu.core.names import RunKey
 from airflow_tpu.core.tpu import Tier
 from airflow_tpu.core.usage import Usage, fold
-from airflow_tpu.ui.activity import OTHERS, billed_table, chart, preemption_table, value_table
+from airflow_tpu.ui.activity import billed_table, chart, preemption_table, value_table
 from airflow_tpu.ui.parts import HIDDEN, Reader
 from tests.ui.made import ALL, CATALOGUE, HOUR, KEY, NOW, closed, opened
 
@@ -97,7 +98,7 @@ def test_a_price_that_nobody_publishes_is_unknown() -> None:
 def test_what_is_not_covered_is_billed_and_has_no_value() -> None:
     """A paid TPU stands under *not free* with its reason, and not among what was not paid."""
     ledger = usage((KEY, 20, 2), allowance=None, paid_reason="deadline")
-    ((what, amount, unit, cost, note),) = texts(billed_table(ledger))
+    (what, amount, unit, cost, note), *_ = texts(billed_table(ledger))
     assert (what, amount, unit) == ("TPU spot v2-8, us-central1-f", "8.0000", "chip-hours")
     assert (cost[:4], note) == ("USD ", "outside the grant: deadline")
     assert texts(value_table(ledger)) == []
@@ -107,8 +108,8 @@ def test_a_billed_line_of_unknown_price_says_so() -> None:
     """Artifacts cost something that is not known here; the line is there and its price is unknown, not zero."""
     event = opened(asked=NOW - 5 * HOUR)
     ledger = fold([event, closed(event, 1, size=3 * 1024**3)], CATALOGUE, NOW)
-    ((what, amount, unit, cost, _),) = texts(billed_table(ledger))
-    assert (what, amount, unit, cost) == ("artifacts written to the bucket", "3.0000", "GiB", "unknown")
+    lines = [line[:4] for line in texts(billed_table(ledger))]
+    assert ["artifacts written to the bucket", "3.0000", "GiB", "unknown"] in lines
 
 
 def test_what_is_not_measured_is_always_said() -> None:

@@ -12,9 +12,12 @@ from airflow_tpu.core.tpu import Tier
 # USD for one external IPv4 address and hour: https://cloud.google.com/vpc/network-pricing, read 2026-10-16.
 ADDRESS_USD = {Tier.ON_DEMAND: Decimal("0.005"), Tier.SPOT: Decimal("0.0025")}
 ADDRESS_SOURCE = "Google network pricing, 2026-10-16"
+# USD for one VM and hour behind Cloud NAT; each GiB and each address of the gateway come on top. Same page and day.
+NAT_USD = Decimal("0.0014")
 NOT_MEASURED = (
-    "storage over time and its operations, traffic between regions or out of Google, Cloud NAT, logging, "
-    "the machines that Airflow runs on"
+    "storage over time and its operations, soft-deleted and noncurrent bytes, traffic between regions or out of "
+    "Google, the bytes and addresses of Cloud NAT, extra disks and snapshots, logging, the machines that Airflow runs "
+    "on or Cloud Composer"
 )
 _GIB = Decimal(1024**3)
 
@@ -37,10 +40,27 @@ class NotFree:
     note: str
 
 
-def not_free(rows: Iterable[Row]) -> tuple[NotFree, ...]:
-    """Every line of a ledger that is billed: TPUs outside the grant first, then addresses, storage, the rest."""
+@dataclass(frozen=True)
+class Stored:
+    """What the bucket keeps at one moment.
+
+    :param kept: bytes of the objects below the grant's prefix.
+    :param soft_deleted: bytes of removed objects that the bucket's soft-delete policy still keeps and bills; None if
+        they could not be listed.
+    """
+
+    kept: int
+    soft_deleted: int | None = None
+
+
+def not_free(rows: Iterable[Row], stored: Stored | None = None) -> tuple[NotFree, ...]:
+    """Every line of a ledger that is billed: TPUs outside the grant first, then addresses, storage, the rest.
+
+    :param rows: its incarnations.
+    :param stored: adds what the bucket keeps now.
+    """
     rows = tuple(rows)
-    return (*_tpus(rows), *_addresses(rows), *_storage(rows), *_accepted(rows))
+    return (*_tpus(rows), *_addresses(rows), *_gateway(rows), *_written(rows), *_kept(stored), *_accepted(rows))
 
 
 def _tpus(rows: tuple[Row, ...]) -> Iterable[NotFree]:
@@ -66,15 +86,44 @@ def _addresses(rows: tuple[Row, ...]) -> Iterable[NotFree]:
             yield NotFree(what, hours, "address-hours", hours * usd_per_hour, f"{usd_per_hour}/h, {ADDRESS_SOURCE}")
 
 
-def _storage(rows: tuple[Row, ...]) -> Iterable[NotFree]:
+def _gateway(rows: tuple[Row, ...]) -> Iterable[NotFree]:
+    """Hours of workers without an external address: whether a NAT serves them is not in the ledger."""
+    inside = [row for row in rows if not row.opened.external_ips and row.hours]
+    if inside:
+        known = [row.hours * row.workers for row in inside if row.workers is not None]
+        hours = sum(known, Decimal(0)) if len(known) == len(inside) else None
+        note = f"{NAT_USD}/h and 0.045/GiB if Cloud NAT serves them, none with Private Google Access; {ADDRESS_SOURCE}"
+        yield NotFree("workers without an external address", hours, "VM-hours", None, note)
+
+
+def _written(rows: tuple[Row, ...]) -> Iterable[NotFree]:
     written = sum(row.artifact_bytes for row in rows)
     if written:
         note = "billed by storage class, for as long as they are kept"
         yield NotFree("artifacts written to the bucket", Decimal(written) / _GIB, "GiB", None, note)
 
 
+def _kept(stored: Stored | None) -> Iterable[NotFree]:
+    if stored is None:
+        return
+    if stored.kept:
+        note = "below the grant's prefix at the moment of this report; billed by storage class and month"
+        yield NotFree("kept in the bucket now", Decimal(stored.kept) / _GIB, "GiB", None, note)
+    if stored.soft_deleted is None or stored.soft_deleted:
+        quantity = None if stored.soft_deleted is None else Decimal(stored.soft_deleted) / _GIB
+        note = "removed, and billed as before until the bucket's soft-delete policy lets go of them"
+        note = note if quantity is not None else "could not be listed: see the bucket's soft-delete policy"
+        yield NotFree("soft-deleted objects", quantity, "GiB", None, note)
+
+
 def _accepted(rows: tuple[Row, ...]) -> Iterable[NotFree]:
     """The TPU is covered, but somebody accepted that something around it is not: a bucket in another region."""
-    reasons = dict.fromkeys(row.opened.paid_reason for row in rows if row.covered and row.opened.paid_reason)
-    for reason in reasons:
-        yield NotFree("traffic to a bucket in another region", None, "", None, f"accepted: {reason}")
+    written: dict[str, int] = {}
+    for row in rows:
+        reason = row.opened.paid_reason
+        if row.covered and reason:
+            written[reason] = written.get(reason, 0) + row.artifact_bytes
+    for reason, size in written.items():
+        # Artifacts are all that the ledger can count; what the script read is not in it.
+        quantity, unit = (Decimal(size) / _GIB, "GiB or more") if size else (None, "")
+        yield NotFree("traffic to a bucket in another region", quantity, unit, None, f"accepted: {reason}")

@@ -30,9 +30,12 @@ class Row:
     :param ends_at: end of its READY time; now, while it is running.
     :param chip_hours: chips times hours that count.
     :param idle_chip_hours: the part without training, None while it is running.
+    :param lost_chip_hours: the part that trained after the newest safe checkpoint and was lost with the TPU; None if
+        nobody knows.
     :param price: list price of a chip-hour, None if nobody publishes one.
     :param estimated: the times are an upper bound or were observed by us, not told by the API.
     :param artifact_bytes: bytes it wrote to the bucket.
+    :param workers: its worker VMs, None for a type that the catalogue does not know.
     """
 
     opened: Opened
@@ -41,14 +44,23 @@ class Row:
     ends_at: datetime | None
     chip_hours: Decimal = _ZERO
     idle_chip_hours: Decimal | None = _ZERO
+    lost_chip_hours: Decimal | None = _ZERO
     price: Price | None = None
     estimated: bool = False
     artifact_bytes: int = 0
+    workers: int | None = None
 
     @property
     def covered(self) -> bool:
         """Whether a row of the grant covers the TPU."""
         return self.opened.allowance is not None
+
+    @property
+    def wait_seconds(self) -> float | None:
+        """From the request to READY, None if it never was, or is not known to be."""
+        if self.begins_at is None or self.state == RUNNING:
+            return None
+        return max(0.0, (self.begins_at - self.opened.requested_at).total_seconds())
 
     @property
     def hours(self) -> Decimal:
@@ -79,13 +91,16 @@ def row_of(opened: Opened, closed: Closed | None, catalogue: Catalogue, now: dat
     :param closed: None while it is running, or nobody has noticed its end.
     """
     price = catalogue.price(opened.accelerator_type, opened.zone, opened.tier)
+    kind = catalogue.types.get(opened.accelerator_type)
+    workers = kind.hosts if kind else None
     if closed is None:
         asked, until = opened.requested_at.astimezone(UTC), now.astimezone(UTC)
         chip_hours = hours_between(asked, until) * opened.chips
-        return Row(opened, RUNNING, asked, until, chip_hours, None, price, estimated=True)
+        return Row(opened, RUNNING, asked, until, chip_hours, None, price=price, estimated=True, workers=workers)
     begin, end = closed.ready_at, closed.ended_at
     hours = _ZERO if _taken_at_once(closed) else hours_between(begin, end)
-    idle = max(_ZERO, hours - _training_hours(closed))
+    idle = max(_ZERO, hours - _hours(closed.training_seconds))
+    lost = None if closed.lost_seconds is None else min(hours, _hours(closed.lost_seconds))
     return Row(
         opened,
         str(closed.end_reason),
@@ -93,9 +108,11 @@ def row_of(opened: Opened, closed: Closed | None, catalogue: Catalogue, now: dat
         end and end.astimezone(UTC) if begin else None,
         hours * opened.chips,
         idle * opened.chips,
+        None if lost is None else lost * opened.chips,
         price,
         estimated=closed.time_source is not TimeSource.API,
         artifact_bytes=closed.artifact_bytes,
+        workers=workers,
     )
 
 
@@ -105,6 +122,5 @@ def _taken_at_once(closed: Closed) -> bool:
     return closed.ended_at - closed.ready_at < GRACE
 
 
-def _training_hours(closed: Closed) -> Decimal:
-    seconds = closed.training_seconds
+def _hours(seconds: float) -> Decimal:
     return Decimal(str(seconds)) / 3600 if math.isfinite(seconds) and seconds > 0 else _ZERO

@@ -103,6 +103,8 @@ class Closed:
     :param time_source: whose clock gave the two times.
     :param training_seconds: how long the script ran on it.
     :param artifact_bytes: bytes it wrote to the bucket.
+    :param lost_seconds: training since the newest checkpoint that was safe when it was taken away, which the next
+        incarnation has to do again; 0 if it ended in order, None if nobody knows.
     :raises ValueError: if it was READY and has no end.
     """
 
@@ -113,6 +115,7 @@ class Closed:
     time_source: TimeSource = TimeSource.API
     training_seconds: float = 0.0
     artifact_bytes: int = 0
+    lost_seconds: float | None = 0.0
 
     def __post_init__(self) -> None:
         if self.ready_at is not None and self.ended_at is None:

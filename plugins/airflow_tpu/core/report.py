@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
-from decimal import Decimal
+from collections.abc import Mapping
 
 from airflow_tpu.core.billable import NOT_MEASURED, NotFree
-from airflow_tpu.core.catalogue import Price
 from airflow_tpu.core.grant_file import Grant
 from airflow_tpu.core.incarnation import Row
 from airflow_tpu.core.table import chip_hours, duration, fitted, table, usd
 from airflow_tpu.core.usage import Total, Usage
+from airflow_tpu.core.value import Priced, not_paid, sums
 
 WIDTH = 100
 SHOWN_ROWS = 40
@@ -45,22 +44,33 @@ def _incarnations(usage: Usage) -> list[str]:
     if not usage.rows:
         return ["no TPU was asked for"]
     shown = usage.rows[-SHOWN_ROWS:]
-    header = ("incarnation", "type", "end", "READY for", "chip-hours", "of it idle")
-    lines = fitted([header, *map(_cells, shown)], right=(3, 4, 5), width=WIDTH)
+    header = ("incarnation", "type", "end", "READY for", "chip-hours", "idle", "lost")
+    lines = fitted([header, *map(_cells, shown)], right=(3, 4, 5, 6), width=WIDTH)
     if len(usage.rows) > len(shown):
         lines.append(f"... and {len(usage.rows) - len(shown)} earlier ones")
     if any(row.estimated for row in shown):
         lines.append("~ at most: the API does not tell when it became READY or ended, or it is still running")
+    return [*lines, *_apart(usage)]
+
+
+def _apart(usage: Usage) -> list[str]:
+    """What of the chip-hours trained nothing, or trained for nothing."""
+    lines = [f"idle: {chip_hours(usage.idle)} chip-hours READY without training"] if usage.idle else []
+    if usage.lost:
+        lines.append(f"lost: {chip_hours(usage.lost)} chip-hours trained after the newest checkpoint that was safe")
+    if usage.lost_unknown:
+        lines.append(f"?: how much was lost with {usage.lost_unknown} incarnation(s) is unknown")
     return lines
 
 
 def _cells(row: Row) -> tuple[str, ...]:
     mark = "~" if row.estimated else ""
     idle = "" if row.idle_chip_hours is None else chip_hours(row.idle_chip_hours)
+    lost = "?" if row.lost_chip_hours is None else chip_hours(row.lost_chip_hours) if row.lost_chip_hours else ""
     ready = mark + duration(row.hours)
     opened = row.opened
     hours = chip_hours(row.chip_hours)
-    return (opened.node_id, f"{opened.accelerator_type} {opened.tier}", row.state, ready, hours, idle)
+    return (opened.node_id, f"{opened.accelerator_type} {opened.tier}", row.state, ready, hours, idle, lost)
 
 
 def _covered(usage: Usage) -> list[str]:
@@ -78,32 +88,22 @@ def _totals(totals: Mapping[str, Total], whole: Total, empty: str) -> list[str]:
 
 def _list_value(usage: Usage) -> list[str]:
     lines = ["LIST VALUE NOT PAID (of the TPUs that the grant covers)"]
-    groups = _by_price(row for row in usage.rows if row.covered and row.chip_hours)
+    groups = not_paid(usage.rows)
     if not groups:
         return [*lines, "  none"]
     header = ("type and zone", "chip-hours", "USD/chip-hour", "value", "price of")
     total = ("total", chip_hours(usage.covered.chip_hours), "", usd(usage.covered.known_value), "")
-    cells = [header, *(_price_cells(kind, hours, price) for (kind, price), hours in groups.items()), total]
+    cells = [header, *map(_price_cells, groups), total]
     unpriced = usage.covered.unpriced
     more = [f"  {chip_hours(unpriced)} chip-hours of these have no published list price"] if unpriced else []
-    sources = dict.fromkeys(f"  prices: {price.source}" for _, price in groups if price)
+    sources = dict.fromkeys(f"  prices: {price.source}" for price in (line.price for line in groups) if price)
     return [*lines, *table(cells, right=(1, 2, 3)), *more, *sources]
 
 
-def _by_price(rows: Iterable[Row]) -> dict[tuple[str, Price | None], Decimal]:
-    groups: dict[tuple[str, Price | None], Decimal] = {}
-    for row in rows:
-        opened = row.opened
-        key = (f"{opened.accelerator_type} {opened.tier.pool}, {opened.zone}", row.price)
-        groups[key] = groups.get(key, Decimal(0)) + row.chip_hours
-    return groups
-
-
-def _price_cells(kind: str, hours: Decimal, price: Price | None) -> tuple[str, ...]:
-    if price is None:
-        return (kind, chip_hours(hours), "unknown", "unknown", "")
-    each = price.usd_per_chip_hour
-    return (kind, chip_hours(hours), f"{each.normalize():f}", usd(hours * each), price.date)
+def _price_cells(line: Priced) -> tuple[str, ...]:
+    price = line.price
+    each = "unknown" if price is None else f"{price.usd_per_chip_hour.normalize():f}"
+    return (line.kind, chip_hours(line.chip_hours), each, usd(line.value), price.date if price else "")
 
 
 def _not_free(usage: Usage) -> list[str]:
@@ -112,7 +112,7 @@ def _not_free(usage: Usage) -> list[str]:
         cells = table([_billed(line) for line in usage.not_free], right=(1, 3), limit=50)
         for cell, line in zip(cells, usage.not_free, strict=True):
             lines += [cell, *_wrapped(line.note, "      ")]
-        known, unknown = _sums(usage.not_free)
+        known, unknown = sums(usage.not_free)
         lines.append(f"  known: {usd(known)}" + (f", and {unknown} item(s) of unknown price" if unknown else ""))
     return [*lines, *_wrapped(f"not measured here: {NOT_MEASURED}", "  ")]
 
@@ -124,9 +124,3 @@ def _billed(line: NotFree) -> tuple[str, ...]:
 
 def _wrapped(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
-
-
-def _sums(lines: Iterable[NotFree]) -> tuple[Decimal, int]:
-    lines = tuple(lines)
-    known = sum((line.usd for line in lines if line.usd is not None), Decimal(0))
-    return known, sum(line.usd is None for line in lines)

@@ -35,13 +35,20 @@ def json_summary(usage: Usage, grant: Grant | None = None) -> dict[str, Any]:
 
 def _summary(usage: Usage, grant: Grant | None, entries: int) -> dict[str, Any]:
     kept = usage.rows[max(0, len(usage.rows) - entries) :]
-    groups = {"by_allowance": usage.by_allowance, "by_dag": usage.by_dag, "by_day": _newest(usage.by_day)}
+    groups = {
+        "by_allowance": usage.by_allowance,
+        "by_dag": usage.by_dag,
+        "by_run": usage.by_run,
+        "by_day": _newest(usage.by_day),
+    }
     left_out = {name: max(0, len(group) - entries) for name, group in groups.items()}
     return {
         "now": instant_to_json(usage.now),
         "covered": _total(usage.covered),
         "not_covered": _total(usage.not_covered),
         "idle_chip_hours": _number(usage.idle),
+        "lost_chip_hours": _number(usage.lost),
+        "incarnations_of_unknown_loss": usage.lost_unknown,
         "running": len(usage.running),
         "not_free": [_not_free(line) for line in usage.not_free[:entries]],
         "not_measured": NOT_MEASURED,
@@ -86,6 +93,7 @@ def _row(row: Row) -> dict[str, Any]:
         "state": row.state,
         "chip_hours": _number(row.chip_hours),
         "idle_chip_hours": _number(row.idle_chip_hours),
+        "lost_chip_hours": _number(row.lost_chip_hours),
         "estimated": row.estimated,
         "usd_per_chip_hour": None if price is None else _number(price.usd_per_chip_hour),
         "price_date": None if price is None else price.date,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from airflow_tpu.core.billable import NotFree, not_free
+from airflow_tpu.core.billable import NotFree, Stored, not_free
 from airflow_tpu.core.catalogue import Catalogue, Price
 from airflow_tpu.core.incarnation import RUNNING, Row, row_of
 from airflow_tpu.core.ledger import Closed, Opened
@@ -50,6 +50,8 @@ class Usage:
     :param covered: total of what the grant covers.
     :param not_covered: total of what it does not.
     :param idle: chip-hours READY without training, of incarnations that have ended.
+    :param lost: chip-hours trained after the newest safe checkpoint and lost with the TPU, as far as they are known.
+    :param by_run: totals by DAG run, ``DAG id / run id``.
     :param by_allowance: totals by the grant's row; what no row covers is under ``NOT COVERED``.
     :param by_dag: totals by DAG.
     :param by_day: totals by UTC day.
@@ -61,6 +63,8 @@ class Usage:
     covered: Total
     not_covered: Total
     idle: Decimal
+    lost: Decimal
+    by_run: Mapping[str, Total]
     by_allowance: Mapping[str, Total]
     by_dag: Mapping[str, Total]
     by_day: Mapping[str, Total]
@@ -72,13 +76,19 @@ class Usage:
         """Incarnations without an end: running, or leaked."""
         return tuple(row for row in self.rows if row.state == RUNNING)
 
+    @property
+    def lost_unknown(self) -> int:
+        """Number of incarnations of which nobody knows how much work was lost with them."""
+        return sum(row.lost_chip_hours is None for row in self.rows)
 
-def fold(events: Iterable[Opened | Closed], catalogue: Catalogue, now: datetime) -> Usage:
+
+def fold(events: Iterable[Opened | Closed], catalogue: Catalogue, now: datetime, stored: Stored | None = None) -> Usage:
     """Add up a ledger.
 
     :param events: in any order; a repeated one counts once.
     :param catalogue: gives the list prices.
     :param now: aware instant up to which a running incarnation counts.
+    :param stored: adds what the bucket keeps to what is not free.
     :raises LedgerError: if a *closed* has no *opened*: part of the ledger is missing, so no sum would be honest.
     """
     pairs = _pairs(events)
@@ -88,10 +98,12 @@ def fold(events: Iterable[Opened | Closed], catalogue: Catalogue, now: datetime)
         covered=_total(row for row in rows if row.covered),
         not_covered=_total(row for row in rows if not row.covered),
         idle=sum((row.idle_chip_hours or Decimal(0) for row in rows), Decimal(0)),
+        lost=sum((row.lost_chip_hours or Decimal(0) for row in rows), Decimal(0)),
+        by_run=_grouped((f"{row.opened.dag_id} / {row.opened.run_id}", row.chip_hours, row.price) for row in rows),
         by_allowance=_grouped((row.opened.allowance or NOT_COVERED, row.chip_hours, row.price) for row in rows),
         by_dag=_grouped((row.opened.dag_id, row.chip_hours, row.price) for row in rows),
         by_day=_grouped((day, hours, row.price) for row in rows for day, hours in row.days()),
-        not_free=not_free(rows),
+        not_free=not_free(rows, stored),
         now=now,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,32 +11,21 @@ import pytest
 from airflow_tpu.core.ledger import Closed, EndReason, Opened, TimeSource, read_event
 from airflow_tpu.core.tpu import Tier
 from airflow_tpu.errors import LedgerError
+from tests.unit.core.made_ledger import ASKED, closed, opened
 
-ASKED = datetime(2026, 11, 27, 12, tzinfo=UTC)
-OPENED = Opened(
-    node_id="tpu-train-0123456789-1",
-    run="0123456789",
-    dag_id="tpu_train",
+OPENED = opened(
     run_id="수동__2026-11-27T12:00:00+00:00",
-    project="local-project",
-    zone="us-central1-f",
-    accelerator_type="v2-8",
-    chips=4,
     tier=Tier.SPOT,
     provisioning="queued-resource",
-    external_ips=1,
     allowance="100 spot v2-8 devices in us-central1-f",
-    paid_reason="",
-    requested_at=ASKED,
 )
-CLOSED = Closed(
-    node_id=OPENED.node_id,
-    ready_at=ASKED + timedelta(minutes=2),
-    ended_at=ASKED + timedelta(minutes=14, microseconds=5),
-    end_reason=EndReason.PREEMPTED,
+CLOSED = closed(
+    minutes=12.000001,
+    reason=EndReason.PREEMPTED,
     time_source=TimeSource.OBSERVED,
     training_seconds=600.5,
     artifact_bytes=12,
+    lost_seconds=None,
 )
 NEVER_READY = Closed(OPENED.node_id, None, None, EndReason.NEVER_READY)
 
@@ -46,6 +35,13 @@ def test_events_are_read_back(event: Opened | Closed) -> None:
     """What is written is what is read."""
     assert read_event(event.to_bytes()) == event
     assert type(event).from_json(event.to_json()) == event
+
+
+def test_an_older_object_is_read() -> None:
+    """An end that was written before lost work was recorded has lost nothing that anybody knows of."""
+    data = closed().to_json()
+    del data["lost_seconds"]
+    assert Closed.from_json(data) == closed()
 
 
 def test_a_repeated_write_is_the_same_object() -> None:

@@ -5,54 +5,41 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from hypothesis import given, settings
 
 from airflow_tpu.core.catalogue import Catalogue
 from airflow_tpu.core.grant import Grant
-from airflow_tpu.core.ledger import Closed, EndReason, Opened, TimeSource
+from airflow_tpu.core.ledger import Closed, Opened
+from airflow_tpu.core.month import Month, markdown
 from airflow_tpu.core.report import WIDTH, text_report
 from airflow_tpu.core.summary import LIMIT, json_summary
 from airflow_tpu.core.table import chip_hours, duration, shorten, table, usd
 from airflow_tpu.core.tpu import Tier
 from airflow_tpu.core.usage import Usage, fold
+from tests.unit.core.made_ledger import ASKED, closed, ledgers, opened
 
-ASKED = datetime(2026, 11, 27, 12, tzinfo=UTC)
 NOW = ASKED + timedelta(hours=3)
-OPENED = Opened(
-    node_id="tpu-train-0123456789-1",
-    run="0123456789",
-    dag_id="tpu_train",
-    run_id="manual__1",
-    project="local-project",
-    zone="us-central1-f",
-    accelerator_type="v2-8",
-    chips=4,
-    tier=Tier.ON_DEMAND,
-    provisioning="node",
-    external_ips=1,
-    allowance="5 on-demand v2-8 devices in us-central1-f",
-    paid_reason="",
-    requested_at=ASKED,
-)
-CLOSED = Closed(
-    OPENED.node_id,
-    ASKED + timedelta(minutes=1),
-    ASKED + timedelta(minutes=13, seconds=10),
-    EndReason.FINISHED,
-    TimeSource.API,
-    600.0,
-    12_000_000,
+OPENED = opened()
+CLOSED = closed(
+    ready_at=ASKED + timedelta(minutes=1),
+    minutes=12 + 10 / 60,
+    training_seconds=600.0,
+    artifact_bytes=12_000_000,
+    lost_seconds=36.0,
 )
 EXPECTED = """\
 TPU USAGE   2026-11-27 15:00 UTC   1 incarnation(s) of a TPU
 grant of local-project: 3319.4 days left, until 2035-12-30 00:00 UTC
 ====================================================================================================
 
-incarnation             type            end       READY for  chip-hours  of it idle
-tpu-train-0123456789-1  v2-8 on-demand  finished    0:12:10      0.8111      0.1444
+incarnation             type            end       READY for  chip-hours    idle    lost
+tpu-train-0123456789-1  v2-8 on-demand  finished    0:12:10      0.8111  0.1444  0.0400
+idle: 0.1444 chip-hours READY without training
+lost: 0.0400 chip-hours trained after the newest checkpoint that was safe
 
 COVERED BY THE GRANT
   5 on-demand v2-8 devices in us-central1-f  0.8111  chip-hours
@@ -70,8 +57,9 @@ NOT FREE
   artifacts written to the bucket     0.0112  GiB               unknown
       billed by storage class, for as long as they are kept
   known: USD 0.0010, and 1 item(s) of unknown price
-  not measured here: storage over time and its operations, traffic between regions or out of Google,
-  Cloud NAT, logging, the machines that Airflow runs on
+  not measured here: storage over time and its operations, soft-deleted and noncurrent bytes,
+  traffic between regions or out of Google, the bytes and addresses of Cloud NAT, extra disks and
+  snapshots, logging, the machines that Airflow runs on or Cloud Composer
 
 Research supported with Cloud TPUs from Google's TPU Research Cloud (TRC)."""
 
@@ -108,6 +96,35 @@ def test_it_never_says_zero_dollars(catalogue: Catalogue) -> None:
     text = text_report(fold([OPENED, short], catalogue, NOW))
     assert "< USD 0.0001" in text
     assert re.search(r"(?<![\d.])0(\.0*)? USD|USD 0(\.0*)?(?![\d.])", text) is None
+
+
+ZERO_DOLLARS = re.compile(r"(?<![\d.])0(\.0*)? ?(USD|dollars)|(USD|\$) ?0(\.0*)?(?![\d.])", re.IGNORECASE)
+
+
+@settings(max_examples=50)
+@given(ledgers())
+def test_no_report_says_zero_dollars_of_anything(catalogue: Catalogue, events: list[Opened | Closed]) -> None:
+    """For every ledger, in the log, in Markdown and in JSON: unknown is unknown, and little is not nothing."""
+    usage = fold(events, catalogue, NOW)
+    for text in (text_report(usage), markdown(usage, Month.parse("2026-11"))):
+        assert ZERO_DOLLARS.search(text) is None
+    summary = json_summary(usage)
+    assert all(line["usd"] is None or line["usd"] > 0 for line in summary["not_free"])
+    billed = any(row.hours and (row.opened.external_ips or not row.covered) for row in usage.rows)
+    assert bool(summary["not_free"]) or not billed
+
+
+def test_the_pattern_finds_zero_dollars() -> None:
+    """The search above would see what it is looking for."""
+    assert all(ZERO_DOLLARS.search(text) for text in ("0 USD", "USD 0", "USD 0.00", "costs 0.00 USD.", "$0"))
+    assert not any(ZERO_DOLLARS.search(text) for text in ("10 USD", "USD 0.0010", "< USD 0.0001", "USD 10"))
+
+
+def test_an_unknown_loss_is_said(catalogue: Catalogue) -> None:
+    """Nobody knows how much was lost: a question mark, and not a nought."""
+    text = text_report(fold([OPENED, replace(CLOSED, lost_seconds=None)], catalogue, NOW))
+    assert "?: how much was lost with 1 incarnation(s) is unknown" in text
+    assert "lost: " not in text
 
 
 def test_a_running_tpu_is_shown_as_running(catalogue: Catalogue) -> None:

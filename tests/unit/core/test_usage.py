@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_tpu.core.billable import Stored
 from airflow_tpu.core.catalogue import Catalogue
 from airflow_tpu.core.ledger import Closed, EndReason, Opened, TimeSource
 from airflow_tpu.core.tpu import Tier
 from airflow_tpu.core.usage import NOT_COVERED, fold
 from airflow_tpu.errors import LedgerError
-
-ASKED = datetime(2026, 11, 27, 12, tzinfo=UTC)
-NOW = ASKED + timedelta(days=1)
-ROW = "5 on-demand v2-8 devices in us-central1-f"
-
-
-def opened(node_id: str = "n", **changes: Any) -> Opened:
-    """A covered on-demand v2-8 with one external address."""
-    event = Opened(
-        node_id=node_id,
-        run="0123456789",
-        dag_id="tpu_train",
-        run_id="manual__1",
-        project="local-project",
-        zone="us-central1-f",
-        accelerator_type="v2-8",
-        chips=4,
-        tier=Tier.ON_DEMAND,
-        provisioning="node",
-        external_ips=1,
-        allowance=ROW,
-        paid_reason="",
-        requested_at=ASKED,
-    )
-    return replace(event, **changes)
-
-
-def closed(node_id: str = "n", minutes: float = 90, reason: EndReason = EndReason.FINISHED, **more: Any) -> Closed:
-    """Its end, so many minutes after READY."""
-    ready = more.pop("ready_at", ASKED + timedelta(minutes=5))
-    return Closed(node_id, ready, ready + timedelta(minutes=minutes), reason, **more)
+from tests.unit.core.made_ledger import ASKED, NODE, NOW, ROW, closed, opened
 
 
 def test_chip_hours_and_list_value(catalogue: Catalogue) -> None:
@@ -101,7 +70,7 @@ def test_preempted_in_the_first_minute(
 
 def test_never_ready_counts_nothing(catalogue: Catalogue) -> None:
     """Waiting for capacity costs nothing and shows nothing as billed."""
-    usage = fold([opened(), Closed("n", None, None, EndReason.NEVER_READY)], catalogue, NOW)
+    usage = fold([opened(), Closed(NODE, None, None, EndReason.NEVER_READY)], catalogue, NOW)
     assert usage.covered.chip_hours == 0
     assert usage.by_day == {}
     assert usage.not_free == ()
@@ -148,6 +117,7 @@ def test_what_is_not_free(catalogue: Catalogue) -> None:
         "external IPv4 addresses, on-demand": (Decimal(2), Decimal("0.01")),
         "external IPv4 addresses, spot": (Decimal(4), Decimal("0.01")),
         "artifacts written to the bucket": (Decimal(3), None),
+        "workers without an external address": (Decimal(1), None),
         "traffic to a bucket in another region": (None, None),
     }
     assert usage.by_allowance[NOT_COVERED] == usage.not_covered
@@ -158,6 +128,49 @@ def test_addresses_are_billed_in_the_first_minute_too(catalogue: Catalogue) -> N
     """The grace of the TPU is not one of the address."""
     usage = fold([opened(), closed(minutes=0.5, reason=EndReason.PREEMPTED)], catalogue, NOW)
     assert [line.what for line in usage.not_free] == ["external IPv4 addresses, on-demand"]
+
+
+def test_what_the_bucket_keeps_is_billed(catalogue: Catalogue) -> None:
+    """Kept and soft-deleted bytes are lines without a price, and what could not be listed is said, not left out."""
+    gib = 1024**3
+    lines = {line.what: line.quantity for line in fold([], catalogue, NOW, Stored(3 * gib, 2 * gib)).not_free}
+    assert lines == {"kept in the bucket now": 3, "soft-deleted objects": 2}
+    (line,) = fold([], catalogue, NOW, Stored(0)).not_free
+    assert (line.what, line.quantity, line.usd) == ("soft-deleted objects", None, None)
+    assert fold([], catalogue, NOW, Stored(0, 0)).not_free == ()
+
+
+def test_traffic_that_was_accepted_counts_what_was_written(catalogue: Catalogue) -> None:
+    """A covered TPU with a bucket elsewhere has sent at least its artifacts there."""
+    events: list[Opened | Closed] = [opened(paid_reason="bucket in the EU"), closed(artifact_bytes=2 * 1024**3)]
+    lines = {line.what: (line.quantity, line.unit) for line in fold(events, catalogue, NOW).not_free}
+    assert lines["traffic to a bucket in another region"] == (Decimal(2), "GiB or more")
+
+
+def test_workers_of_an_unknown_type_are_not_guessed(catalogue: Catalogue) -> None:
+    """Without external addresses a NAT may serve the workers; how many a type of tomorrow has is unknown."""
+    usage = fold([opened(external_ips=0, accelerator_type="v9-8"), closed()], catalogue, NOW)
+    assert [(line.what, line.quantity) for line in usage.not_free] == [("workers without an external address", None)]
+
+
+@pytest.mark.parametrize(
+    ("lost_seconds", "lost", "unknown"),
+    [(1800.0, Decimal(2), 0), (0.0, Decimal(0), 0), (None, Decimal(0), 1), (10.0**9, Decimal(6), 0)],
+)
+def test_lost_work_stands_apart(catalogue: Catalogue, lost_seconds: float | None, lost: Decimal, unknown: int) -> None:
+    """What was trained after the newest safe checkpoint is counted, at most the whole incarnation, or is unknown."""
+    events: list[Opened | Closed] = [
+        opened(),
+        closed(reason=EndReason.PREEMPTED, training_seconds=5400.0, lost_seconds=lost_seconds),
+    ]
+    usage = fold(events, catalogue, NOW)
+    assert (usage.lost, usage.lost_unknown, usage.covered.chip_hours) == (lost, unknown, Decimal(6))
+
+
+def test_waiting_is_from_the_request_to_ready(catalogue: Catalogue) -> None:
+    """Five minutes of waiting are no chip-hours, and nobody knows yet how long the running one will have waited."""
+    waits = [row.wait_seconds for row in fold([opened("a"), closed("a"), opened("b")], catalogue, NOW).rows]
+    assert waits == [300.0, None]
 
 
 def test_an_observed_end_is_marked(catalogue: Catalogue) -> None:
@@ -200,5 +213,5 @@ def test_every_grouping_has_the_same_total(catalogue: Catalogue, lives: list[tup
         events.append(closed(node_id, minutes=microseconds / 60_000_000))
     usage = fold(events, catalogue, NOW)
     whole = usage.covered.chip_hours + usage.not_covered.chip_hours
-    for group in (usage.by_allowance, usage.by_dag, usage.by_day):
+    for group in (usage.by_allowance, usage.by_dag, usage.by_run, usage.by_day):
         assert sum(total.chip_hours for total in group.values()) == pytest.approx(whole, rel=Decimal("1e-20"))
