@@ -7,52 +7,19 @@ from typing import Any
 import pytest
 
 from airflow_tpu.core.job import RunRef
-from airflow_tpu.core.lease import Lease
 from airflow_tpu.errors import ArtifactsLost, ConfigError, ConnectionFailed, TPUPreempted, TPUVanished
-from airflow_tpu.hooks.boot import arrive
 from airflow_tpu.hooks.collect import collect, confirm
 from airflow_tpu.hooks.follow import Follower, RunningJob
 from airflow_tpu.hooks.launch import attach, build_bundle, launch, locate
-from airflow_tpu.hooks.provision import Provisioner
 from airflow_tpu.hooks.tpu_client import TPUClient
 from airflow_tpu.hooks.waits import until_gone
-from airflow_tpu.hooks.workbench import Connections, Workbench
-from tests.hooks.site import BUCKET, KEY, PARENT, ZONE, Site, now, pace
+from airflow_tpu.hooks.workbench import Workbench
+from tests.hooks.attempts import ENDLESS, NODE, NODE_ID, bench, ready, script
+from tests.hooks.site import BUCKET, KEY, PARENT, Site, pace
 
 pytestmark = pytest.mark.slow
 
-NODE_ID = KEY.node_id(1)
-NODE = f"{PARENT}/nodes/{NODE_ID}"
 URI = f"gs://{BUCKET}/results"
-ENDLESS = "import time\nwhile True:\n    print('alive', flush=True)\n    time.sleep(0.1)\n"
-
-
-def bench(script: str = "hello.py") -> Workbench:
-    """What a task works with, all connections read."""
-    conf = {
-        "script": script,
-        "accelerator_type": "v2-8",
-        "zone": ZONE,
-        "artifacts_uri": f"gs://{BUCKET}/runs",
-        "provisioning": "node",
-    }
-    found = Workbench(KEY, Connections("google_cloud_default", "tpu_ssh_default"), conf)
-    _ = found.access, found.storage.get_conn()  # as the operators do, before an event loop runs
-    return found
-
-
-def script(site: Site, text: str) -> str:
-    """Put a script into the bucket; returns its URI."""
-    site.storage.get_conn().bucket(BUCKET).blob("scripts/x.py").upload_from_string(text)
-    return f"gs://{BUCKET}/scripts/x.py"
-
-
-async def ready(work: Workbench, client: TPUClient) -> Lease:
-    """A READY TPU; returns its lease."""
-    lease = work.leases.acquire(KEY, ZONE, work.deadline(now()))
-    target = await Provisioner(client, work.leases, work.ledger).ensure(work.order(), lease)
-    await arrive(client, target, work.access, pace())
-    return work.leases.read(KEY)
 
 
 async def finished(work: Workbench, client: TPUClient, job: RunningJob) -> Any:

@@ -1,4 +1,4 @@
-"""How long a TPU waits for Airflow: every command and acknowledgement is a sign of it, and a deadline can be put off."""
+"""How long a TPU waits for Airflow: commands and acknowledgements are signs of it, and a deadline can be put off."""
 
 from __future__ import annotations
 
