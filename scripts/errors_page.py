@@ -43,6 +43,9 @@ ADVICE = {
     "TPUPreempted": f"{RECREATED} On-demand rows of the grant are not preempted.",
     "TPUMaintenance": RECREATED,
     "TPUVanished": f"{RECREATED} Find out who deletes TPUs in this project.",
+    "HostLost": "The silent TPU is deleted, which ends what it costs. The next try makes a new one and resumes from the newest "
+    "whole checkpoint. If it repeats: is the VM's SSH port reachable from Airflow?",
+    "TPUStopped": "A stopped TPU runs nothing. Clear the run to go on: it resumes on a new one.",
     "ConnectionFailed": "The run goes on without the connection; the next try re-attaches at the exact byte of its log. "
     "If it never connects: is the VM's SSH port reachable from Airflow?",
     "HostKeyMismatch": "The TPU is still billed until the teardown deletes it. Another machine answers at this address: find "

@@ -25,7 +25,9 @@ leaf decides its own fate. *never* fails the task at once, *soon* re-creates or 
     │   └── TPULost            soon
     │       ├── TPUPreempted
     │       ├── TPUMaintenance
-    │       └── TPUVanished                deleted by someone else, or unknown to the API
+    │       ├── TPUVanished                deleted by someone else, or unknown to the API
+    │       ├── HostLost                   READY, and silent for too long
+    │       └── TPUStopped     never       a person stopped it
     ├── RemoteError
     │   ├── ConnectionFailed   soon        third outcome beside success and failure: ask the TPU's state
     │   ├── HostKeyMismatch    never
@@ -52,6 +54,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar
 
 
@@ -192,9 +195,18 @@ class ResourceNotFound(CloudError):
 
 
 class TPULost(CloudError):
-    """The TPU is gone or going; what was not in GCS is lost with it."""
+    """The TPU is gone or going; what was not in GCS is lost with it.
+
+    :param message: the whole text, as a person should read it.
+    :param at: aware instant at which the loss was seen: from then on the TPU is not charged. None while the node is
+        still there, or while nobody knows.
+    """
 
     retry = Retry.SOON
+
+    def __init__(self, message: str, at: datetime | None = None) -> None:
+        self.at = at
+        super().__init__(message)
 
 
 class TPUPreempted(TPULost):
@@ -207,6 +219,16 @@ class TPUMaintenance(TPULost):
 
 class TPUVanished(TPULost):
     """Somebody deleted the TPU, or the API no longer knows it."""
+
+
+class HostLost(TPULost):
+    """The machine has been silent for too long although the API calls it READY, or its repair has failed."""
+
+
+class TPUStopped(TPULost):
+    """A person stopped the TPU: only a person starts the run again."""
+
+    retry = Retry.NEVER
 
 
 class RemoteError(TPUError):

@@ -50,6 +50,7 @@ class Lease:
     :param incarnation: number of the current physical life, 0 before the first create.
     :param attempt: number of the last start of the user's process, 0 before the first.
     :param attempt_node: id of the node it was started on.
+    :param attempt_at: when it was started, None if nobody noted it.
     :param spent: what the run has used of its budget of interruptions.
     :param lives: what is known of each incarnation, by node id.
     """
@@ -61,6 +62,7 @@ class Lease:
     incarnation: int = 0
     attempt: int = 0
     attempt_node: str = ""
+    attempt_at: dt.datetime | None = None
     spent: Spent = field(default_factory=Spent)
     lives: Mapping[str, Life] = field(default_factory=dict)
 
@@ -82,9 +84,9 @@ class Lease:
         """The same lease for the next physical life."""
         return replace(self, incarnation=max(self.incarnation, at_least) + 1)
 
-    def next_attempt(self, node_id: str) -> Lease:
-        """The same lease with one more start of the user's process, on this node."""
-        return replace(self, attempt=self.attempt + 1, attempt_node=node_id)
+    def next_attempt(self, node_id: str, at: dt.datetime | None = None) -> Lease:
+        """The same lease with one more start of the user's process, on this node, at this instant."""
+        return replace(self, attempt=self.attempt + 1, attempt_node=node_id, attempt_at=at)
 
     def life(self, node_id: str) -> Life:
         """What is known of an incarnation."""
@@ -107,6 +109,7 @@ class Lease:
             "incarnation": self.incarnation,
             "attempt": self.attempt,
             "attempt_node": self.attempt_node,
+            "attempt_at": self.attempt_at.isoformat() if self.attempt_at else None,
             "spent": self.spent.to_json(),
             "lives": {node_id: life.to_json() for node_id, life in self.lives.items()},
         }
@@ -122,6 +125,11 @@ class Lease:
             incarnation=data["incarnation"],
             attempt=data["attempt"],
             attempt_node=data["attempt_node"],
+            attempt_at=_instant(data.get("attempt_at")),
             spent=Spent.from_json(data["spent"]),
             lives={node_id: Life.from_json(life) for node_id, life in data["lives"].items()},
         )
+
+
+def _instant(text: str | None) -> dt.datetime | None:
+    return dt.datetime.fromisoformat(text) if text else None

@@ -11,8 +11,9 @@ import datetime as dt
 from dataclasses import dataclass
 
 from airflow_tpu.core.api_errors import classify
+from airflow_tpu.core.outcome import Witness, loss_of
 from airflow_tpu.core.tpu import Phase, QueuedView, TPUView
-from airflow_tpu.errors import TPUError, TPUPreempted, TPUVanished
+from airflow_tpu.errors import TPUError, TPUVanished
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Sighting:
     :param is_queued: a queued resource was asked for.
     :param operation_done: the create operation has ended.
     :param operation_error: its error.
+    :param at: when, an aware instant.
     """
 
     node: TPUView | None
@@ -31,6 +33,7 @@ class Sighting:
     is_queued: bool = False
     operation_done: bool = False
     operation_error: TPUError | None = None
+    at: dt.datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -63,18 +66,18 @@ def _queued_error(seen: Sighting) -> TPUError | None:
         return classify(queued.error_code or 13, queued.error_message or "the queued resource failed", "", queued.name)
     if queued.phase is Phase.LOST and queued.state != "SUSPENDING":
         # SUSPENDING is on the way to SUSPENDED (preempted) or to FAILED (a stock-out, say): only the end tells.
-        return TPUPreempted(f"queued resource {queued.name} is {queued.state}: Google took the TPU back.")
+        return loss_of(Witness(queued.name, None, queued, seen.at))
     return None
 
 
 def _node_error(seen: Sighting) -> TPUError | None:
     node = seen.node
     if node is not None and node.phase is Phase.LOST:
-        return TPUPreempted(f"node {node.name} is {node.state}: Google took the TPU back.")
+        return loss_of(Witness(node.name, node, seen.queued, seen.at))
     vanished = node is None and not seen.is_queued and seen.operation_done and seen.operation_error is None
     gone = node is None and seen.is_queued and seen.queued is None and seen.operation_done
     if vanished or gone:
-        return TPUVanished("the TPU was created and is unknown to the API now: somebody deleted it.")
+        return TPUVanished("the TPU was created and is unknown to the API now: somebody deleted it.", seen.at)
     return None
 
 

@@ -15,9 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_tpu.core.interruption import Reached
 from airflow_tpu.core.job import RunRef
 from airflow_tpu.core.logstream import LineAssembler
-from airflow_tpu.core.messages import Finished, Gone, LogChunk
+from airflow_tpu.core.messages import Finished, Gone, Heartbeat, LogChunk
+from airflow_tpu.core.outcome import UNREACHABLE_LIMIT
 from airflow_tpu.core.run import RunResult
 from airflow_tpu.errors import (
     ConnectionFailed,
@@ -38,9 +40,6 @@ if TYPE_CHECKING:
     from airflow_tpu.hooks.tpu_client import TPUClient
 
 log = logging.getLogger(__name__)
-
-UNREACHABLE_LIMIT = dt.timedelta(minutes=5)
-"""How long a READY node may be unreachable before the run counts as lost."""
 
 OVERTIME = dt.timedelta(minutes=2)
 """The worker stops the run at its deadline by itself; this is what it may take to say so."""
@@ -96,6 +95,7 @@ class Follower:
         self.client = client
         self.login = login
         self.job = job
+        self.reached = Reached()
         self._write = write
         self._timing = timing
         self._lines = LineAssembler()
@@ -110,8 +110,8 @@ class Follower:
         :param pause_at: stop following at this instant; what was delivered is acknowledged, the next follower goes
             on with the following byte.
         :return: the result, or None when paused.
-        :raises TPULost: the TPU was taken away.
-        :raises ConnectionFailed: the node is READY and could not be reached for too long.
+        :raises TPULost: the TPU was taken away, or its host has been silent for too long.
+        :raises ConnectionFailed: neither the node nor the API could be reached for too long.
         :raises RunInterrupted: the run is gone without a result.
         :raises DeadlineExceeded: the deadline has passed and the worker does not say how it ended.
         """
@@ -152,6 +152,8 @@ class Follower:
         if isinstance(message, LogChunk):
             self._offset = message.end  # an acknowledgement may be lost with the connection, this is not
             self._emit(self._lines.feed(message.data))
+        elif isinstance(message, Heartbeat):
+            self.reached = self.reached.after(message)
         elif isinstance(message, Gone):
             self._emit(self._lines.close())
             raise RunInterrupted(
@@ -161,16 +163,16 @@ class Follower:
 
     async def _after_loss(self, error: Exception, until: dt.datetime) -> None:
         now = dt.datetime.now(dt.UTC)
-        lost = await lost_state(self.client, self.job.node)
+        self._silent_since = self._silent_since or now
+        lost = await lost_state(self.client, self.job.node, now - self._silent_since)
         if lost is not None:
             raise lost from error
         if not await self._relocate() and isinstance(error, HostKeyMismatch):
             raise error
-        self._silent_since = self._silent_since or now
         if now > until + OVERTIME:
             raise DeadlineExceeded(f"the deadline {until} has passed and {self.job.node} does not answer") from error
-        if now - self._silent_since > UNREACHABLE_LIMIT:
-            raise error
+        if now - self._silent_since > 2 * UNREACHABLE_LIMIT:
+            raise error  # nor does the API
         pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)] * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
         self._failures += 1
         log.info("lost sight of the run (%s); it goes on, looking again in %.0f s", error, pause)

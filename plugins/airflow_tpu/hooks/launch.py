@@ -93,7 +93,7 @@ async def launch(client: TPUClient, bench: Workbench, lease: Lease, node: str) -
     """
     bundle = build_bundle(bench)
     node_id = node.rsplit("/", 1)[-1]
-    lease = bench.leases.update(lease, lambda current: current.next_attempt(node_id))
+    lease = bench.leases.update(lease, lambda current: current.next_attempt(node_id, client.clock.now()))
     champion = bench.models.champion() if bench.conf.model else None
     baseline = champion.artifacts_uri if champion else ""
     view = await living(client, node)

@@ -2,46 +2,75 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_tpu import protocol
 from airflow_tpu.core.budget import counts
+from airflow_tpu.core.interruption import Interruption, Reached, lost_seconds
 from airflow_tpu.core.plan import checkpoints_uri
+from airflow_tpu.hooks.artifacts import split_uri
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from airflow_tpu.core.lease import Lease
     from airflow_tpu.errors import BudgetExhausted, TPUError
     from airflow_tpu.hooks.workbench import Workbench
-
-log = logging.getLogger(__name__)
 
 # A manifest is written last: a folder that has one is complete.
 _COMPLETE = re.compile(f"/{protocol.CHECKPOINT_FOLDER}/{re.escape(protocol.CHECKPOINT_MANIFEST)}$")
 
 
-def spend(bench: Workbench, lease: Lease, error: TPUError) -> BudgetExhausted | None:
+@dataclass(frozen=True)
+class Ended:
+    """How an attempt ended.
+
+    :param error: the error that ended it.
+    :param at: when.
+    :param reached: how far it was when it was last heard of.
+    """
+
+    error: TPUError
+    at: dt.datetime
+    reached: Reached = field(default_factory=Reached)
+
+
+def spend(bench: Workbench, lease: Lease, ended: Ended) -> tuple[Interruption, BudgetExhausted | None] | None:
     """Count how an attempt ended, and say when it was once too often.
 
     :param bench: hooks and stores.
     :param lease: this attempt's lease.
-    :param error: how the attempt ended.
-    :return: the error that ends the run, None while one more attempt is allowed.
+    :param ended: how the attempt ended.
+    :return: None if it is no loss; else what it has cost, and the error that ends the run, None while one more attempt
+        is allowed.
     """
+    error = ended.error
     if not counts(error):
         return None
-    step = newest_step(bench)
+    safe = newest_checkpoint(bench)
+    step = safe.safe_step
     lease = bench.leases.update(lease, lambda now: replace(now, spent=now.spent.after(error, step)))
-    allowed = bench.conf.max_preemptions
-    where = "no checkpoint yet" if step is None else f"the newest safe checkpoint is of step {step}"
-    log.warning("interruption %d of %d allowed (%s); %s", lease.spent.losses, allowed, type(error).__name__, where)
-    return lease.spent.verdict(error, allowed, checkpoints=step is not None)
+    interruption = Interruption(
+        reason=type(error).__name__,
+        number=lease.spent.losses,
+        allowed=bench.conf.max_preemptions,
+        step=ended.reached.step,
+        safe_step=step,
+        lost_seconds=lost_seconds(ended.at, lease.attempt_at, safe.safe_at or ended.reached.safe_at),
+    )
+    return interruption, lease.spent.verdict(error, interruption.allowed, checkpoints=step is not None)
 
 
-def newest_step(bench: Workbench) -> int | None:
-    """Training steps of the run's newest complete checkpoint in the bucket, None when there is none."""
+def newest_checkpoint(bench: Workbench) -> Reached:
+    """Training steps and age of the run's newest complete checkpoint in the bucket; nothing is known without one."""
     listing = bench.storage.listing(f"{checkpoints_uri(bench.conf, bench.key.name)}/")
-    steps = [int(found[2]) for info in listing if (found := _COMPLETE.search(info.name))]
-    return max(steps, default=None)
+    steps = {int(found[2]): info.name for info in listing if (found := _COMPLETE.search(info.name))}
+    if not steps:
+        return Reached()
+    step = max(steps)
+    bucket, _ = split_uri(bench.conf.artifacts_uri)
+    manifest = bench.storage.read_json(f"gs://{bucket}/{steps[step]}")
+    created = manifest.data.get("created") if manifest is not None else None
+    return Reached(safe_step=step, safe_at=created if isinstance(created, int | float) else None)

@@ -152,6 +152,7 @@ async def _look(client: TPUClient, target: Target) -> tuple[Sighting, OperationV
         is_queued=bool(target.queued),
         operation_done=operation.done if operation is not None else False,
         operation_error=operation.error if operation is not None else None,
+        at=client.clock.now(),
     )
     return seen, operation
 

@@ -8,8 +8,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_tpu.core.events import raise_for
-from airflow_tpu.core.ledger import TimeSource
-from airflow_tpu.errors import ConfigError, DeadlineExceeded, LedgerError, TPUError
+from airflow_tpu.core.ledger import EndReason, TimeSource
+from airflow_tpu.errors import (
+    ConfigError,
+    DeadlineExceeded,
+    HostLost,
+    LedgerError,
+    TPUError,
+    TPULost,
+    TPUMaintenance,
+    TPUPreempted,
+    TPUStopped,
+)
 from airflow_tpu.operators.base import FencedOperator, abandon
 
 if TYPE_CHECKING:
@@ -22,6 +32,13 @@ if TYPE_CHECKING:
 
 _QUICK_POLL = 1.0
 """Seconds between two looks while a worker slot is held: the wait is short, so every second counts."""
+
+_REASONS: dict[type[TPULost], EndReason] = {
+    TPUPreempted: EndReason.PREEMPTED,
+    TPUMaintenance: EndReason.FAILED,
+    HostLost: EndReason.FAILED,
+    TPUStopped: EndReason.DELETED,
+}
 
 
 class CloudTPUProvisionOperator(FencedOperator):
@@ -108,9 +125,31 @@ class CloudTPUProvisionOperator(FencedOperator):
     def _give_up(self, bench: Workbench, lease: Lease, error: TPUError) -> NoReturn:
         """Delete what this attempt made, then fail with the error as it was (its cause is not lost)."""
         if not isinstance(error, ConfigError | LedgerError):
+            if isinstance(error, TPULost):
+                lease = bench.leases.read(bench.key)
+                self.close_lost(bench, lease, lease.node_id, error)
             self.log.warning("no usable TPU: deleting what this attempt asked for")
             self._clean_up(bench, lease)
         raise error
+
+    def close_lost(self, bench: Workbench, lease: Lease, node: str, error: TPULost) -> None:
+        """End a lost incarnation in the ledger when its loss was seen: a wait before the next try costs nothing.
+
+        What is still there after it was given up (a silent host) is deleted, which ends it.
+
+        :param bench: hooks and stores.
+        :param lease: this attempt's lease.
+        :param node: full name or id of the node.
+        :param error: what has become of it.
+        """
+        from airflow_tpu.hooks.release import Ending, close_ended
+
+        if error.at is not None:
+            reason = _REASONS.get(type(error), EndReason.VANISHED)
+            ending = Ending(node.rsplit("/", 1)[-1], error.at, reason, TimeSource.OBSERVED)
+            close_ended(bench.ledger, lease, lease.key, [ending])
+        elif isinstance(error, HostLost):
+            self._clean_up(bench, lease)
 
     def _clean_up(self, bench: Workbench, lease: Lease) -> None:
         from airflow_tpu.hooks.release import close_ended

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_tpu import protocol
 from airflow_tpu.core.events import raise_for
+from airflow_tpu.core.interruption import Reached
 from airflow_tpu.core.logstream import LineAssembler
+from airflow_tpu.core.outcome import final_error
 from airflow_tpu.core.plan import artifacts_uri
 from airflow_tpu.core.run import RunResult, classify_exit
-from airflow_tpu.errors import TPUError, TPULost, TPUPreempted
+from airflow_tpu.errors import BudgetExhausted, TPUError, TPULost
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.provision import CloudTPUProvisionOperator
@@ -28,25 +30,32 @@ if TYPE_CHECKING:
 _SHOWN_LINES = 20
 """How much of the log an error repeats; all of it is in the task log and in the bucket."""
 
+INTERRUPTION = "interruption"
+"""XCom key under which a try that lost its run says what that cost."""
+
 
 class CloudTPUTrainOperator(CloudTPUProvisionOperator):
     """Run a script on the run's TPU, detached from every SSH connection, with its log in the task log.
 
     Each try begins by ensuring the TPU: a cleared or retried task runs without *create*. A run that an earlier try
     left on the node is followed, never started twice. A script that fails is reported with its exit code and last
-    lines after its log and whatever it produced are in the bucket.
+    lines after its log and whatever it produced are in the bucket. A try that loses its run ends with one line: why,
+    how far it was, what is safe, how much is lost; the same is its XCom ``interruption``.
 
     :return: attempt, exit code and seconds of training.
     """
 
     operator_extra_links = (CloudTPUNodeLink(), CloudTPUArtifactsLink())
 
+    _reached = Reached()
+    _ended_at: dt.datetime | None = None
+
     def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: str) -> Any:
         """Attach or start, follow for a while, then leave the rest to the triggerer."""
         spec = bench.spec
         CloudTPUNodeLink.persist(context, zone=spec.zone, node_id=node.rsplit("/", 1)[-1], project_id=spec.project_id)
         _ = bench.access  # connections are read before the event loop runs
-        with self._losses_counted(bench, lease, node):
+        with self._losses_counted(context, bench, lease, node):
             job, result = asyncio.run(self._run(bench, lease, node))
             if result is not None:
                 return self._finish(context, bench, lease, result)
@@ -57,7 +66,8 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         bench = self.bench(context)
         lease = bench.leases.read(bench.key)
         self.arm(bench, lease)
-        with self._losses_counted(bench, lease, lease.attempt_node):
+        self._reached = Reached.from_json((event or {}).get("reached"))
+        with self._losses_counted(context, bench, lease, lease.attempt_node):
             result = RunResult.from_json(raise_for(event)["result"])
             return self._finish(context, bench, lease, result)
 
@@ -69,31 +79,37 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
             job = await attach(client, bench, lease, node) or await launch(client, bench, lease, node)
             follower = Follower(client, bench.access.login, job, self.log.info)
             pause = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=self.inline_seconds(lease.expires_at))
-            return job, await follower.until_finished(lease.expires_at, pause if self.deferrable else None)
+            try:
+                return job, await follower.until_finished(lease.expires_at, pause if self.deferrable else None)
+            finally:
+                self._reached = follower.reached
 
     @contextlib.contextmanager
-    def _losses_counted(self, bench: Workbench, lease: Lease, node: str) -> Iterator[None]:
+    def _losses_counted(self, context: Context, bench: Workbench, lease: Lease, node: str) -> Iterator[None]:
         """Every ending that is worth another attempt draws on the run's budget; once it is used up the run ends."""
-        from airflow_tpu.hooks.spending import spend
-
         try:
             yield
         except TPUError as error:
             if isinstance(error, TPULost):
-                self._record_loss(bench, lease, node, error)
-            exhausted = spend(bench, lease, error)
+                self.close_lost(bench, lease, node, error)
+            exhausted = self._spend(context, bench, lease, error)
             if exhausted is not None:
                 raise exhausted from error
             raise
 
-    def _record_loss(self, bench: Workbench, lease: Lease, node: str, error: TPULost) -> None:
-        """The ledger ends a lost incarnation now: a wait before the next try costs nothing any more."""
-        from airflow_tpu.core.ledger import EndReason, TimeSource
-        from airflow_tpu.hooks.release import Ending, close_ended
+    def _spend(self, context: Context, bench: Workbench, lease: Lease, error: TPUError) -> BudgetExhausted | None:
+        from airflow_tpu.hooks.spending import Ended, spend
 
-        reason = EndReason.PREEMPTED if isinstance(error, TPUPreempted) else EndReason.VANISHED
-        ending = Ending(node.rsplit("/", 1)[-1], dt.datetime.now(dt.UTC), reason, TimeSource.OBSERVED)
-        close_ended(bench.ledger, lease, lease.key, [ending])
+        seen = error.at if isinstance(error, TPULost) else None
+        ended = Ended(error, seen or self._ended_at or dt.datetime.now(dt.UTC), self._reached)
+        spent = spend(bench, lease, ended)
+        if spent is None:
+            return None
+        interruption, exhausted = spent
+        # The Task SDK of Airflow 3.3.2 lets no task write a note on itself; XCom is what the UI shows of a try.
+        context["ti"].xcom_push(key=INTERRUPTION, value=interruption.to_json())
+        self.log.warning("%s", interruption)
+        return exhausted
 
     def _defer_until_finished(self, lease: Lease, job: RunningJob) -> NoReturn:
         from airflow_tpu.triggers.run import CloudTPURunTrigger
@@ -113,9 +129,18 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         error = classify_exit(result)
         if error is not None:
             self._keep(bench, lease, uri)
-            raise classify_exit(result, self._last_lines(bench, uri)) or error
+            self._ended_at = result.ended
+            error = classify_exit(result, self._last_lines(bench, uri)) or error
+            raise final_error(error, asyncio.run(self._loss(bench, lease))) or error
         self.log.info("attempt %d finished after %.1f s", lease.attempt, result.seconds)
         return {"attempt": lease.attempt, "exit_code": result.exit_code, "training_seconds": round(result.seconds, 1)}
+
+    async def _loss(self, bench: Workbench, lease: Lease) -> TPULost | None:
+        """Whether the TPU went with the run; what the run says of itself does not decide that."""
+        from airflow_tpu.hooks.boot import lost_state
+
+        async with bench.tpu.client() as client:
+            return await lost_state(client, f"{bench.spec.parent}/nodes/{lease.attempt_node}")
 
     def _last_lines(self, bench: Workbench, uri: str) -> str:
         end = LineAssembler()

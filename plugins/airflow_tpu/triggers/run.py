@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from airflow_tpu.core.events import error_event
+from airflow_tpu.errors import TPUError
 from airflow_tpu.triggers.base import CloudTPUBaseTrigger
 
 
@@ -25,11 +27,18 @@ class CloudTPURunTrigger(CloudTPUBaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def outcome(self) -> dict[str, Any]:
-        """The run's result, as the worker recorded it."""
+        """The run's result, as the worker recorded it, or the error that ended it; and how far it was."""
         from airflow_tpu.hooks.follow import Follower, RunningJob
 
         access = await self.access()
         async with await self.hook().client() as client:
             follower = Follower(client, access.login, RunningJob.from_json(self.job), self.log.info)
-            result = await follower.until_finished(self.watch.deadline)
-        return {"status": "finished", "result": result.to_json() if result else None}
+            try:
+                result = await follower.until_finished(self.watch.deadline)
+            except TPUError as error:
+                return {**error_event(error), "reached": follower.reached.to_json()}
+        return {
+            "status": "finished",
+            "result": result.to_json() if result else None,
+            "reached": follower.reached.to_json(),
+        }

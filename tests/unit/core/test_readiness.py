@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from airflow_tpu.core.readiness import Sighting, Wait, judge
-from airflow_tpu.core.tpu import Endpoint, QueuedView, TPUView
+from airflow_tpu.core.tpu import Endpoint, QueuedView, Tier, TPUView
 from airflow_tpu.errors import StockOut, TPUPreempted, TPUVanished
 
 NAME = "projects/p/locations/us-central1-f/nodes/train-1"
@@ -15,7 +15,8 @@ NAME = "projects/p/locations/us-central1-f/nodes/train-1"
 
 def node(state: str, health: str = "HEALTHY", endpoints: int = 1) -> TPUView:
     """A node of one worker in this state."""
-    return TPUView(NAME, "train-1", "us-central1-f", state, health, endpoints=(Endpoint("10.0.0.1"),) * endpoints)
+    workers = (Endpoint("10.0.0.1"),) * endpoints
+    return TPUView(NAME, "train-1", "us-central1-f", state, health, tier=Tier.SPOT, endpoints=workers)
 
 
 def queued(state: str, code: int = 0, message: str = "") -> QueuedView:
