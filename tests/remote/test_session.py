@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +51,39 @@ async def test_a_run_is_started_followed_and_found_again(
     assert isinstance(messages[-1], Finished)
     assert messages[-1].result["exit_code"] == 0
     assert (again.created, again.pid) == (False, started.pid)
+
+
+async def test_a_follower_of_a_silent_run_is_heard(
+    address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle, tmp_path: Path
+) -> None:
+    """Each heartbeat is answered: a worker knows that somebody is there although there is nothing to acknowledge."""
+    silent = JobSpec("run", 1, ("sleep", "1000"), grace_secs=1.0)
+    contact = tmp_path / "worker/home/.airflow-tpu/runs/run/attempt-1/contact"
+    async with RunSession(address, login, timing) as session:
+        await session.start(silent, bundle)
+        beats = 0
+        async with contextlib.aclosing(session.follow(silent.ref)) as messages:
+            async for message in messages:
+                assert isinstance(message, Heartbeat)
+                if beats == 0:
+                    os.utime(contact, (1000.0, 1000.0))
+                elif contact.stat().st_mtime > 1000.0:
+                    break
+                beats += 1
+                assert beats < 40, "no heartbeat was answered"
+        await session.stop(silent.ref, 1.0)
+
+
+async def test_a_run_is_extended(address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle) -> None:
+    """A later deadline counts from now on, an earlier one changes nothing, and a run without one stays without."""
+    bounded = JobSpec("run", 1, ("sleep", "1000"), grace_secs=1.0, deadline=4e9)
+    endless = JobSpec("run", 2, ("sleep", "1000"), grace_secs=1.0)
+    async with RunSession(address, login, timing) as session:
+        for job, deadlines in ((bounded, [4.5e9, 4.5e9]), (endless, [None, None])):
+            await session.start(job, bundle)
+            assert [await session.extend(job.ref, until) for until in (4.5e9, 3e9)] == deadlines
+            assert (await session.status(job.ref)).deadline == deadlines[-1]
+            await session.stop(job.ref, 1.0)
 
 
 async def test_a_cut_connection_is_a_third_outcome_and_the_log_goes_on_from_the_byte(
