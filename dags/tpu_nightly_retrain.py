@@ -26,6 +26,7 @@ with DAG(
     schedule=CronTriggerTimetable("15 2 * * *", timezone="UTC"),
     catchup=False,
     max_active_runs=1,
+    is_paused_upon_creation=True,  # whatever Airflow's default is: nobody gets a TPU by copying a file
     params=train_params("digits.py", MODEL),
     deadline=deadline_alerts(),
     tags=["tpu"],

@@ -117,3 +117,12 @@ def test_waits_defer_by_default(train: Any) -> None:
     """A training of days holds no worker slot, whatever Airflow's own default says."""
     for task_id in ("create", "train", "delete"):
         assert train.get_task(task_id).deferrable
+
+
+def test_no_schedule_trains_before_somebody_wants_it(bag: Any) -> None:
+    """A scheduled DAG with a TPU starts paused, whatever Airflow's default is; the reaper starts at once."""
+    scheduled = {dag_id: dag for dag_id, dag in bag.dags.items() if dag.schedule is not None}
+    training = {dag_id for dag_id, dag in scheduled.items() if dag.has_task("train")}
+    assert training == {"tpu_nightly_retrain"}
+    assert all(scheduled[dag_id].is_paused_upon_creation is True for dag_id in training)
+    assert scheduled["tpu_reaper"].is_paused_upon_creation is False
