@@ -162,7 +162,15 @@ def read_event(content: bytes | str) -> Opened | Closed:
     :raises LedgerError: if it is neither.
     """
     with _damage_named(content):
-        data = json.loads(content)
+        return event_of(json.loads(content))
+
+
+def event_of(data: Mapping[str, Any]) -> Opened | Closed:
+    """Read either event from its JSON form.
+
+    :raises LedgerError: if it is neither.
+    """
+    with _damage_named(data):
         return Opened.from_json(data) if data["event"] == "opened" else Closed.from_json(data)
 
 

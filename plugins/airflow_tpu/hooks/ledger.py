@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_tpu.core.ledger import ROOT, Closed, Opened, read_event
+from airflow_tpu.core.ledger import ROOT, Closed, Opened, event_of
 from airflow_tpu.hooks.store import Store
 
 if TYPE_CHECKING:
@@ -17,29 +16,40 @@ if TYPE_CHECKING:
 class LedgerStore(Store):
     """The ledger below ``gs://bucket/prefix/ledger/``."""
 
-    def open(self, event: Opened) -> None:
-        """Write *opened*; a repetition finds the first one and leaves it."""
-        self._append(event)
+    def open(self, event: Opened) -> bool:
+        """Write *opened*; a repetition finds the first one and leaves it.
 
-    def close(self, event: Closed) -> None:
-        """Write *closed*; the first end that was noticed stays."""
-        self._append(event)
+        :return: False when another process has opened this incarnation.
+        """
+        return self._append(event)
+
+    def close(self, event: Closed) -> bool:
+        """Write *closed*; the first end that was noticed stays.
+
+        :return: whether this one is it.
+        """
+        return self._append(event)
+
+    def last_incarnation(self, key: RunKey) -> int:
+        """Highest number of a TPU of this run, 0 without any: records are immutable, so each number is used once."""
+        numbers = [name.rsplit("/", 2)[-2].removeprefix(f"{key.name}-") for name in self.names(f"{ROOT}/{key.name}-")]
+        return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
     def events(self, key: RunKey | None = None) -> list[Opened | Closed]:
         """Events of one run, or of all."""
         names = self.names(f"{ROOT}/" + (f"{key.name}-" if key else ""))
-        return [read_event(json.dumps(data)) for data in self.documents(names)]
+        return [event_of(data) for data in self.documents(names)]
 
     def open_records(self) -> list[Opened]:
         """Every *opened* without a *closed*, found by the names of one listing: only those few are read."""
         names = frozenset(self.names(f"{ROOT}/"))
         wanted = [name for name in names if name.endswith("/opened.json") and _closed_name(name) not in names]
-        events = [read_event(json.dumps(data)) for data in self.documents(sorted(wanted))]
+        events = [event_of(data) for data in self.documents(sorted(wanted))]
         return [event for event in events if isinstance(event, Opened)]
 
-    def _append(self, event: Opened | Closed) -> None:
+    def _append(self, event: Opened | Closed) -> bool:
         # Generation 0 = only if absent: the objects are immutable, so losing this race is a success.
-        self.hook.write_json(f"{self.root}/{event.path}", event.to_json(), generation=0)
+        return self.hook.write_json(f"{self.root}/{event.path}", event.to_json(), generation=0) is not None
 
 
 def _closed_name(opened: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,17 @@ from airflow_tpu.core.names import token_of
 from airflow_tpu.core.tpu import Phase, QueuedView, TPUView
 from airflow_tpu.errors import TPUError, TransientError
 from airflow_tpu.hooks.census import Census, take_census
+from airflow_tpu.hooks.metrics import count
 
 if TYPE_CHECKING:
     from airflow_tpu.core.lease import Lease
     from airflow_tpu.core.names import RunKey
+    from airflow_tpu.hooks.lease import LeaseStore
     from airflow_tpu.hooks.ledger import LedgerStore
     from airflow_tpu.hooks.tpu_client import OperationView, TPUClient
 
     Delete = Callable[[str], Awaitable[OperationView | None]]
+    Answers = dict[str, OperationView | TPUError | None]
 
 log = logging.getLogger(__name__)
 
@@ -86,25 +89,40 @@ async def delete_seen(client: TPUClient, census: Census, key: RunKey, token: str
     nodes = [node for node in census.ours(key) if token in (None, token_of(node.labels))]
     queued = [item for item in census.queued_ours(key) if token in (None, token_of(item.labels))]
     done = Release([], _unknown(census))
-    operations: dict[str, OperationView | None] = {}
+    operations: Answers = {}
     for item in queued:
         if _deletable(item):
             operations[item.queued_id] = await _delete(client.delete_queued_resource, item.name, done)
     for node in nodes:
         if operations.get(node.node_id) is None and node.phase is not Phase.DELETING:
             operations[node.node_id] = await _delete(client.delete_node, node.name, done)
-    for node_id, ending in _endings(nodes, queued, client.clock.now()).items():
-        done.endings.append(_after_delete(ending, operations.get(node_id)))
+    done.endings.extend(endings_of(nodes, queued, operations, client.clock.now()))
     return done
 
 
-async def _delete(method: Delete, name: str, done: Release) -> OperationView | None:
+async def abandon(client: TPUClient, leases: LeaseStore, key: RunKey, token: str) -> Release:
+    """Delete what an attempt has made, unless a newer one holds the lease by now.
+
+    The token on a node fences as well, but a queued resource keeps the labels it was made with, whoever adopts it.
+
+    :param client: the Cloud TPU API.
+    :param leases: where the lease is kept.
+    :param key: whose.
+    :param token: of the attempt that ends.
+    """
+    if leases.is_overtaken(key, token):
+        log.info("a newer attempt holds the lease of %s: its TPU is left to that one", key.name)
+        return Release([], [])
+    return await delete_seen(client, await take_census(client), key, token)
+
+
+async def _delete(method: Delete, name: str, done: Release) -> OperationView | TPUError | None:
     try:
         return await method(name)
     except TPUError as error:
         log.error("could not delete %s: %s", name, error)
         done.failures.append(error)
-        return None
+        return error
 
 
 def _unknown(census: Census) -> list[TPUError]:
@@ -129,7 +147,7 @@ def close_incarnations(ledger: LedgerStore, lease: Lease | None, key: RunKey, en
     """
     known = {ending.node_id: ending for ending in endings}
     for event in _unclosed(ledger, key):
-        ledger.close(closing(event, lease, known.get(event.node_id), ledger.clock.now()))
+        _close(ledger, event, closing(event, lease, known.get(event.node_id), ledger.clock.now()))
 
 
 def close_ended(ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: list[Ending]) -> None:
@@ -143,7 +161,13 @@ def close_ended(ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: 
     known = {ending.node_id: ending for ending in endings}
     for event in _unclosed(ledger, key):
         if event.node_id in known:
-            ledger.close(closing(event, lease, known[event.node_id], ledger.clock.now()))
+            _close(ledger, event, closing(event, lease, known[event.node_id], ledger.clock.now()))
+
+
+def _close(ledger: LedgerStore, opened: Opened, closed: Closed) -> None:
+    # Of several who notice an end, the one whose record it is counts it.
+    if ledger.close(closed):
+        count(opened, closed)
 
 
 def _unclosed(ledger: LedgerStore, key: RunKey) -> list[Opened]:
@@ -175,15 +199,30 @@ def closing(opened: Opened, lease: Lease | None, ending: Ending | None, now: dt.
     )
 
 
-def _endings(nodes: list[TPUView], queued: list[QueuedView], now: dt.datetime) -> dict[str, Ending]:
-    """How each incarnation ended, by its id; a preempted queued resource deletes its node by itself."""
+def endings_of(nodes: list[TPUView], queued: list[QueuedView], answers: Answers, now: dt.datetime) -> Iterator[Ending]:
+    """How each incarnation ended; one that could not be deleted and was not lost either goes on.
+
+    :param nodes: nodes as they were seen before the delete.
+    :param queued: queued resources as they were seen before the delete.
+    :param answers: what the deletes brought, by id of the incarnation.
+    :param now: when the deletes had been asked for.
+    """
+    for node_id, reason in _reasons(nodes, queued).items():
+        answer = answers.get(node_id)
+        if not isinstance(answer, TPUError):
+            yield _after_delete(Ending(node_id, now, reason, TimeSource.OBSERVED), answer)
+        elif reason is EndReason.PREEMPTED:
+            yield Ending(node_id, now, reason, TimeSource.OBSERVED)
+
+
+def _reasons(nodes: list[TPUView], queued: list[QueuedView]) -> dict[str, EndReason]:
+    """Why each incarnation ended, by its id; a preempted queued resource deletes its node by itself."""
     reasons = {item.queued_id: _reason(item.phase) for item in queued}
     for item in nodes:
         if reasons.get(item.node_id) is not EndReason.PREEMPTED:
             reasons[item.node_id] = _reason(item.phase)
     by_user = {item.queued_id for item in queued if item.phase is Phase.LOST and item.initiator == "USER"}
-    reasons |= dict.fromkeys(by_user, EndReason.DELETED)
-    return {node_id: Ending(node_id, now, reason, TimeSource.OBSERVED) for node_id, reason in reasons.items()}
+    return reasons | dict.fromkeys(by_user, EndReason.DELETED)
 
 
 def _reason(phase: Phase) -> EndReason:

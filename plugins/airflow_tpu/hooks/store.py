@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.hooks.clock import WALL, Clock
+from airflow_tpu.hooks.reading import read_many
 
 if TYPE_CHECKING:
     from airflow_tpu.hooks.artifacts import ArtifactsHook
@@ -30,7 +31,7 @@ class Store:
         return [info.name for info in self.hook.listing(f"{self.root}/{prefix}")]
 
     def documents(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:
-        """Contents of JSON objects by their names; one that has gone since the listing is left out."""
+        """Contents of JSON objects by their names, in that order; one that has gone since the listing is left out."""
         bucket = self.root.removeprefix("gs://").partition("/")[0]
-        found = (self.hook.read_json(f"gs://{bucket}/{name}") for name in names)
-        return (stored.data for stored in found if stored is not None)
+        uris = [f"gs://{bucket}/{name}" for name in names]
+        return (stored.data for stored in read_many(self.hook.read_json, uris, self.clock) if stored is not None)

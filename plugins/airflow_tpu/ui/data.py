@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import json
 import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_tpu.core.ledger import ROOT, Closed, Opened, read_event
+from airflow_tpu.core.ledger import ROOT, Closed, Opened, event_of
 from airflow_tpu.core.usage import Usage, fold
 from airflow_tpu.errors import TPUError
 from airflow_tpu.hooks.census import Census, take_census
 from airflow_tpu.hooks.grant import load_catalogue, load_grant, store_root
 from airflow_tpu.hooks.lease import LeaseStore
+from airflow_tpu.hooks.reading import read_many
 from airflow_tpu.hooks.tpu_client import CallTiming, TPUClient
 from airflow_tpu.ui.snapshot import CENSUS, GRANT, LEASES, LEDGER, Snapshot
 
@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 GCP_CONN_ID = "google_cloud_default"
 MAX_AGE = 15.0
 """Seconds for which an answer is given again without looking."""
-_READERS = 8
 # A page waits for nobody: a zone that is slow for longer than this shows as unknown, and the next look tries again.
 _TIMING = CallTiming(answer=8.0, retry=12.0)
 
@@ -52,11 +51,10 @@ class LedgerReader:
         uris = [f"gs://{bucket}/{info.name}" for info in hook.listing(f"{root}/{ROOT}/")]
         self._known = {uri: self._known[uri] for uri in uris if uri in self._known}
         fresh = [uri for uri in uris if uri not in self._known]
-        with ThreadPoolExecutor(_READERS) as pool:
-            # One by one, so that what was read before a failure need not be read again after it.
-            for uri, stored in zip(fresh, pool.map(hook.read_json, fresh), strict=True):
-                if stored is not None:
-                    self._known[uri] = read_event(json.dumps(stored.data))
+        # One by one, so that what was read before a failure need not be read again after it.
+        for uri, stored in zip(fresh, read_many(hook.read_json, fresh), strict=True):
+            if stored is not None:
+                self._known[uri] = event_of(stored.data)
         return list(self._known.values())
 
 
