@@ -131,6 +131,29 @@ def test_try_says_what_it_has_lost(training: Training, capfd: pytest.CaptureFixt
     assert f"{told}" in capfd.readouterr().out.splitlines()[-1]
 
 
+def test_ledger_has_what_was_trained_and_what_of_it_is_lost(training: Training) -> None:
+    """Thirty seconds of training count as such, and the ten after the newest safe checkpoint as lost."""
+    manifest = f"{training.lease.key.name}/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
+    seen = now()
+    saved = {"step": 10, "files": [], "created": (seen - 10 * SECOND).timestamp()}
+    training.site.storage.write_json(f"gs://{BUCKET}/runs/{manifest}", saved)
+    with pytest.raises(TPUPreempted):
+        training.wake(error_event(TPUPreempted("gone", seen)))
+    (closed,) = training.closed
+    assert closed.lost_seconds == pytest.approx(10.0)
+    assert training.lease.attempt_at is not None
+    assert closed.training_seconds == pytest.approx((seen - training.lease.attempt_at).total_seconds())
+
+
+def test_without_a_checkpoint_everything_is_lost(training: Training) -> None:
+    """A run that never saved has lost all of its training, and the ledger says so."""
+    with pytest.raises(TPUPreempted):
+        training.wake(error_event(TPUPreempted("gone", now())))
+    (closed,) = training.closed
+    assert closed.lost_seconds == pytest.approx(closed.training_seconds)
+    assert closed.training_seconds > 0
+
+
 def test_run_that_ends_on_a_lost_tpu_is_the_tpu_s_loss(training: Training) -> None:
     """A script that was stopped by the preemption says so too late to be believed: the node's state decides."""
     training.site.cloud.preempt(NODE_ID)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_tpu.core.interruption import Reached, lost_seconds
 from airflow_tpu.core.ledger import Closed, EndReason, Opened, TimeSource
 from airflow_tpu.core.names import token_of
 from airflow_tpu.core.tpu import Phase, QueuedView, TPUView
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_LOSSES = frozenset({EndReason.PREEMPTED, EndReason.VANISHED, EndReason.FAILED, EndReason.DELETED})
+"""Ends that take with them what a run had not saved."""
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -36,12 +40,14 @@ class Ending:
     :param at: when its READY time ended.
     :param reason: why.
     :param source: whose clock.
+    :param safe: the newest checkpoint in the bucket then, None if nobody looked.
     """
 
     node_id: str
     at: dt.datetime
     reason: EndReason
     source: TimeSource
+    safe: Reached | None = None
 
 
 @dataclass(frozen=True)
@@ -194,9 +200,32 @@ def closing(opened: Opened, lease: Lease | None, ending: Ending | None, now: dt.
         ended_at=max(end.at, ready_at),
         end_reason=end.reason,
         time_source=TimeSource.API if exact else TimeSource.OBSERVED,
-        training_seconds=life.training_seconds if life is not None else 0.0,
+        training_seconds=_trained(lease, end),
         artifact_bytes=life.artifact_bytes if life is not None else 0,
+        lost_seconds=_lost(lease, end),
     )
+
+
+def _trained(lease: Lease | None, end: Ending) -> float:
+    """Seconds of training: what the run reported, or up to its loss, which no run reports."""
+    if lease is None:
+        return 0.0
+    reported = lease.life(end.node_id).training_seconds
+    began = lease.attempt_at if lease.attempt_node == end.node_id else None
+    if reported or began is None or end.reason not in _LOSSES:
+        return reported
+    return max(0.0, (end.at - began).total_seconds())
+
+
+def _lost(lease: Lease | None, end: Ending) -> float | None:
+    """Seconds of training since the newest safe checkpoint; None if nobody knows."""
+    if end.reason not in _LOSSES:
+        return 0.0
+    if lease is None:
+        return None
+    if lease.attempt_node != end.node_id:
+        return 0.0  # nothing was started on it
+    return None if end.safe is None else lost_seconds(end.at, lease.attempt_at, end.safe.safe_at)
 
 
 def endings_of(nodes: list[TPUView], queued: list[QueuedView], answers: Answers, now: dt.datetime) -> Iterator[Ending]:

@@ -143,10 +143,11 @@ class CloudTPUProvisionOperator(FencedOperator):
         :param error: what has become of it.
         """
         from airflow_tpu.hooks.release import Ending, close_ended
+        from airflow_tpu.hooks.spending import newest_checkpoint
 
         if error.at is not None:
             reason = _REASONS.get(type(error), EndReason.VANISHED)
-            ending = Ending(node.rsplit("/", 1)[-1], error.at, reason, TimeSource.OBSERVED)
+            ending = Ending(node.rsplit("/", 1)[-1], error.at, reason, TimeSource.OBSERVED, newest_checkpoint(bench))
             close_ended(bench.ledger, lease, lease.key, [ending])
         elif isinstance(error, HostLost):
             self._clean_up(bench, lease)
