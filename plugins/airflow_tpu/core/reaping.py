@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_tpu.core.names import expires_of, is_managed, run_of
+from airflow_tpu.core.names import expires_of, incarnation_of, is_managed, run_of
 from airflow_tpu.core.tpu import Phase
 
 RUN_OVER = frozenset({"success", "failed"})
+_ENDED = frozenset({Phase.LOST, Phase.FAILED, Phase.DELETING})
 
 
 class Living(Protocol):
@@ -31,11 +32,18 @@ class LeaseState:
     :param run: digest of the run.
     :param expires_at: end of its right.
     :param run_state: state of the DAG run, empty when Airflow no longer knows it, None when it could not be asked.
+    :param token: of the attempt that held it before the DAG run was asked for.
     """
 
     run: str
     expires_at: dt.datetime
     run_state: str | None
+    token: str = ""
+
+    @property
+    def run_is_over(self) -> bool:
+        """Whether Airflow has said that the DAG run has ended, or that there is none."""
+        return self.run_state == "" or self.run_state in RUN_OVER
 
 
 @dataclass(frozen=True)
@@ -60,12 +68,17 @@ def condemn(living: Iterable[Living], leases: Mapping[str, LeaseState], now: dt.
         has been forgotten.
     :param now: the instant to judge at.
     """
+    living = tuple(living)
+    newest = _newest(living)
     found = []
     for item in living:
         run = run_of(item.labels)
         if run is None or not is_managed(item.labels):
             continue
         reason = _reason(item, leases.get(run), now)
+        if not reason and (incarnation_of(item.labels) or 0) < newest.get(run, 0):
+            # A create that was on its way while a newer attempt took over can no longer be called back.
+            reason = f"incarnation {newest[run]} of its run has taken its place"
         if reason:
             found.append(Sentence(item.name, run, reason))
     return found
@@ -75,7 +88,17 @@ def is_over(lease: LeaseState | None, now: dt.datetime) -> bool:
     """Whether the run of a lease will ask for nothing any more; False as long as nobody can say."""
     if lease is None or lease.expires_at <= now:
         return True
-    return lease.run_state == "" or lease.run_state in RUN_OVER
+    return lease.run_is_over
+
+
+def _newest(living: Iterable[Living]) -> dict[str, int]:
+    """Number of the newest incarnation of each run that is alive or on its way."""
+    found: dict[str, int] = {}
+    for item in living:
+        run = run_of(item.labels)
+        if run is not None and item.phase not in _ENDED:
+            found[run] = max(found.get(run, 0), incarnation_of(item.labels) or 0)
+    return found
 
 
 def _reason(item: Living, lease: LeaseState | None, now: dt.datetime) -> str:

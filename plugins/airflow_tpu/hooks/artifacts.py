@@ -141,15 +141,19 @@ class ArtifactsHook(GCSHook):
             return self._own_lost_answer(uri, data)
         return int(blob.generation)
 
-    def remove(self, uri: str) -> None:
-        """Remove an object; removing a missing one succeeds."""
-        from google.api_core.exceptions import NotFound
+    def remove(self, uri: str, generation: int | None = None) -> None:
+        """Remove an object; removing a missing one succeeds.
+
+        :param uri: which.
+        :param generation: remove only this generation; one that was written since stays.
+        """
+        from google.api_core.exceptions import NotFound, PreconditionFailed
 
         bucket, name = split_uri(uri)
         try:
-            self._bucket(bucket).blob(name).delete(timeout=TIMEOUT)
-        except NotFound:
-            self.log.debug("%s is gone already", uri)
+            self._bucket(bucket).blob(name).delete(timeout=TIMEOUT, if_generation_match=generation)
+        except (NotFound, PreconditionFailed):
+            self.log.debug("%s is gone already, or has been written again", uri)
 
     def _metadata(self, field: str, bucket: str) -> Bucket | None:
         from google.api_core.exceptions import Forbidden, NotFound

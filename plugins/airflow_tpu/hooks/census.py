@@ -53,6 +53,12 @@ class Census:
         found = [item for item in self.all_ours(key) if item.phase in _ALIVE]
         return max(found, key=_incarnation, default=None)
 
+    def before(self, key: RunKey, incarnation: int) -> Census:
+        """Only what a run has of older incarnations: doubles, made by calls that arrived late, and husks."""
+        nodes = [node for node in self.ours(key) if _incarnation(node) < incarnation]
+        queued = [item for item in self.queued_ours(key) if _incarnation(item) < incarnation]
+        return Census(tuple(nodes), tuple(queued), ())
+
     def last_incarnation(self, key: RunKey) -> int:
         """Highest incarnation number the project still knows of."""
         found = [_incarnation(item) for item in self.all_ours(key)]

@@ -6,7 +6,7 @@ import datetime as dt
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.lease import Lease
 from airflow_tpu.errors import LeaseLost, TransientError
@@ -52,6 +52,19 @@ class LeaseStore(Store):
             raise LeaseLost(f"no lease {self.uri(key)}: clear this task together with its setup task 'lease'.")
         return Lease.from_json(found.data)
 
+    def confirm(self, lease: Lease) -> Lease:
+        """The lease as it is now, provided that its token is still ours.
+
+        :raises LeaseLost: a newer attempt has taken the lease over, or it is gone.
+        """
+        found = self.hook.read_json(self.uri(lease.key))
+        return self._ours(lease, found.data if found else None)
+
+    def is_overtaken(self, key: RunKey, token: str) -> bool:
+        """Whether a newer attempt holds the lease: what older ones left is its own now, to adopt or to sweep."""
+        found = self.hook.read_json(self.uri(key))
+        return found is not None and Lease.from_json(found.data).token != token
+
     def all(self) -> list[Lease]:
         """Every lease there is."""
         return [Lease.from_json(data) for data in self.documents(self.names("leases/"))]
@@ -65,14 +78,29 @@ class LeaseStore(Store):
         """
         for _ in range(_RACES):
             found = self.hook.read_json(self.uri(lease.key))
-            current = Lease.from_json(found.data) if found else None
-            if found is None or current is None or current.token != lease.token:
-                raise LeaseLost(f"{self.uri(lease.key)} belongs to a newer attempt; this one stops and touches nothing")
-            changed = change(current)
-            if self.hook.write_json(self.uri(lease.key), changed.to_json(), found.generation) is not None:
+            changed = change(self._ours(lease, found.data if found else None))
+            generation = found.generation if found else 0
+            if self.hook.write_json(self.uri(lease.key), changed.to_json(), generation) is not None:
                 return changed
         raise TransientError(f"the lease {self.uri(lease.key)} is being written by others")
 
     def release(self, key: RunKey) -> None:
         """Give the lease back; releasing twice succeeds."""
         self.hook.remove(self.uri(key))
+
+    def forget(self, key: RunKey, token: str) -> bool:
+        """Remove the lease of a run that is over, unless somebody has taken it again.
+
+        :return: whether it was still that one.
+        """
+        found = self.hook.read_json(self.uri(key))
+        if found is None or Lease.from_json(found.data).token != token:
+            return False
+        self.hook.remove(self.uri(key), found.generation)
+        return True
+
+    def _ours(self, lease: Lease, data: dict[str, Any] | None) -> Lease:
+        current = Lease.from_json(data) if data is not None else None
+        if current is None or current.token != lease.token:
+            raise LeaseLost(f"{self.uri(lease.key)} belongs to a newer attempt; this one stops and touches nothing")
+        return current

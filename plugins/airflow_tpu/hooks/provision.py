@@ -7,19 +7,20 @@ is adopted, never doubled.
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_tpu.core.authorize import Request, authorize
 from airflow_tpu.core.ledger import Opened
 from airflow_tpu.core.names import incarnation_of, labels, token_of
 from airflow_tpu.core.reservations import NOTHING, Reservation, Reservations
 from airflow_tpu.core.tpu import Phase, QueuedView, TPUSpec, TPUView
-from airflow_tpu.errors import DeadlineExceeded, NameTaken, ResourceNotFound, TransientError
+from airflow_tpu.errors import DeadlineExceeded, LeaseLost, NameTaken, ResourceNotFound, TransientError
 from airflow_tpu.hooks.census import Census, take_census
 from airflow_tpu.hooks.release import close_ended, close_incarnations, delete_seen
 from airflow_tpu.hooks.reservations import ReservationStore
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from airflow_tpu.hooks.ledger import LedgerStore
     from airflow_tpu.hooks.tpu_client import TPUClient
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 # Any fixed namespace does: the same incarnation always asks with the same request id.
@@ -152,11 +154,14 @@ class Provisioner:
         :raises GrantError: the grant does not cover it.
         :raises CloudError: the API refused.
         """
+        lease = self.leases.confirm(lease)
         census = await take_census(self.client)
-        living = census.living(lease.key)
+        # A list may not show yet what exists: the current incarnation is asked for by its name as well.
+        living = census.living(lease.key) or (await self._named(order.spec, lease)).living(lease.key)
         if living is not None:
+            await self._end(census.before(lease.key, incarnation_of(living.labels) or 0), lease)
             return await self._adopt(order.spec, living, lease)
-        last = census.last_incarnation(lease.key)
+        last = max(census.last_incarnation(lease.key), self.ledger.last_incarnation(lease.key))
         if await self._sweep(census, lease):
             census = await take_census(self.client)  # the grant is asked with what is alive now
         return await self._create(order, census, lease, last)
@@ -197,8 +202,10 @@ class Provisioner:
     async def _create(self, order: Order, census: Census, lease: Lease, last: int) -> Target:
         now = self.client.clock.now()
         permit = order.reserve(self._reservations, census, lease, now)
-        lease = self.leases.update(lease, lambda current: current.next_incarnation(last))
-        self.ledger.open(_opened(order, permit, lease, now))
+        previous, lease = lease, self.leases.update(lease, lambda current: _advanced(current, lease, last))
+        await self._end(await self._named(order.spec, previous), previous)
+        if not self.ledger.open(_opened(order, permit, lease, now)):
+            raise TransientError(f"{lease.node_id} is being created by another process of this run")
         stamp = Stamp(
             node_id=lease.node_id,
             labels=labels(lease.key, lease.stamp),
@@ -214,7 +221,40 @@ class Provisioner:
             order.spec.runtime_version,
             permit,
         )
-        return target_of(order.spec, stamp.node_id, await self._request(order.spec, stamp, permit))
+        target = target_of(order.spec, stamp.node_id, await self._request(order.spec, stamp, permit))
+        await self._check_place(order.spec, lease)
+        return target
+
+    async def _check_place(self, spec: TPUSpec, lease: Lease) -> None:
+        """Delete what was just created if the run has gone on, or ended, while the call was on its way.
+
+        The next incarnation looks for this one after its number is in the lease, and this one looks at the lease
+        after its create: one of them sees the other, in whatever order the two calls arrive.
+
+        :raises LeaseLost: it has; the TPU is being deleted.
+        """
+        try:
+            place = self.leases.read(lease.key).incarnation
+        except LeaseLost:
+            place = 0
+        if place != lease.incarnation:
+            await self._end(await self._named(spec, lease), lease)
+            raise LeaseLost(f"{lease.node_id} came too late: its run has ended or has another TPU; it is deleted again")
+
+    async def _named(self, spec: TPUSpec, lease: Lease) -> Census:
+        """The current incarnation, asked for by its name: an answer that is never out of date."""
+        if lease.incarnation == 0:
+            return Census((), (), ())
+        target = target_of(replace(spec, queued=True), lease.node_id)  # however an earlier attempt has asked for it
+        node, queued = await asyncio.gather(
+            _known(self.client.node(target.node)), _known(self.client.queued_resource(target.queued))
+        )
+        return Census((node,) if node is not None else (), (queued,) if queued is not None else (), ())
+
+    async def _end(self, census: Census, lease: Lease) -> None:
+        """Delete what a census has of the run and end its records; what cannot be deleted is left to the reaper."""
+        swept = await delete_seen(self.client, census, lease.key)
+        close_ended(self.ledger, lease, lease.key, swept.endings)
 
     @property
     def _reservations(self) -> ReservationStore:
@@ -240,6 +280,19 @@ class Provisioner:
         except ResourceNotFound:
             return False
         return all(found.get(key) == value for key, value in stamp.labels.items())
+
+
+def _advanced(current: Lease, known: Lease, last: int) -> Lease:
+    if current.incarnation != known.incarnation:
+        raise TransientError(f"{current.node_id} is being created by another process of this attempt")
+    return current.next_incarnation(last)
+
+
+async def _known(answer: Awaitable[T]) -> T | None:
+    try:
+        return await answer
+    except ResourceNotFound:
+        return None
 
 
 def _opened(order: Order, permit: Permit, lease: Lease, now: dt.datetime) -> Opened:

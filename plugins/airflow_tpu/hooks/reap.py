@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from airflow_tpu.core.lease import Lease
 from airflow_tpu.core.names import is_managed, run_of
 from airflow_tpu.core.reaping import LeaseState, Sentence, condemn, is_over
 from airflow_tpu.errors import TPUError
-from airflow_tpu.hooks.release import closing
+from airflow_tpu.hooks.release import Ending, closing, endings_of
 
 if TYPE_CHECKING:
     from airflow_tpu.core.reservations import Reservations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_tpu.hooks.lease import LeaseStore
     from airflow_tpu.hooks.ledger import LedgerStore
     from airflow_tpu.hooks.reservations import ReservationStore
-    from airflow_tpu.hooks.tpu_client import TPUClient
+    from airflow_tpu.hooks.tpu_client import OperationView, TPUClient
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ class Reaped:
     :param failed: what could not be deleted, with the error.
     :param foreign: resources that are not ours; never touched, but their chips count and may cost money.
     :param unreachable: zones that did not answer: nobody can say what lives there.
+    :param endings: how the incarnations ended that were deleted.
     :param closed: ledger records that were open without a TPU behind them.
     :param released: runs whose reservation was given back, because they will create nothing any more.
     """
@@ -45,6 +46,7 @@ class Reaped:
     failed: dict[str, str] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
     unreachable: tuple[str, ...] = ()
+    endings: list[Ending] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
     released: list[str] = field(default_factory=list)
 
@@ -64,7 +66,16 @@ async def reap(client: TPUClient, census: Census, leases: Mapping[str, LeaseStat
         for item in everything
         if not is_managed(item.labels)
     ]
-    await asyncio.gather(*(_execute(client, sentence, done) for sentence in sentences))
+    answers = dict(await asyncio.gather(*(_execute(client, sentence, done) for sentence in sentences)))
+    condemned = {sentence.name for sentence in sentences}
+    done.endings.extend(
+        endings_of(
+            [node for node in census.nodes if node.name in condemned],
+            [item for item in census.queued if item.name in condemned],
+            answers,
+            client.clock.now(),
+        )
+    )
     return done
 
 
@@ -73,21 +84,26 @@ def lease_states(leases: LeaseStore, run_state: RunState) -> dict[str, LeaseStat
     found = {}
     for lease in leases.all():
         state = run_state(lease.key.dag_id, lease.key.run_id)
-        found[lease.key.digest] = LeaseState(lease.key.digest, lease.expires_at, state)
+        found[lease.key.digest] = LeaseState(lease.key.digest, lease.expires_at, state, lease.token)
     return found
 
 
-def close_forgotten(ledger: LedgerStore, leases: list[Lease], census: Census) -> list[str]:
+def close_forgotten(
+    ledger: LedgerStore, leases: list[Lease], census: Census, endings: Iterable[Ending] = ()
+) -> list[str]:
     """Close every ledger record that is open without a TPU behind it.
 
     A record whose TPU still exists is left to its own teardown, or to the next round.
+
+    :param endings: of the TPUs that this round has deleted: nobody will ever know more of them.
     """
+    ended = {ending.node_id: ending for ending in endings}
     alive = {node.node_id for node in census.nodes} | {item.queued_id for item in census.queued}
     known = {lease.key.digest: lease for lease in leases}
     closed = []
     for event in ledger.open_records():
-        if event.node_id not in alive:
-            ledger.close(closing(event, known.get(event.run), None, ledger.clock.now()))
+        if event.node_id not in alive or event.node_id in ended:
+            ledger.close(closing(event, known.get(event.run), ended.get(event.node_id), ledger.clock.now()))
             closed.append(event.node_id)
     return closed
 
@@ -101,22 +117,40 @@ def release_forgotten(
     :return: names of the runs.
     """
     now = store.clock.now()
-    living = {run_of(node.labels) for node in census.nodes} | {run_of(item.labels) for item in census.queued}
+    living = _runs_of(census)
     gone = [entry for entry in reserved.entries if entry.owner not in living and is_over(leases.get(entry.owner), now)]
     if gone:
         store.drop(gone)
     return [entry.run for entry in gone]
 
 
-async def _execute(client: TPUClient, sentence: Sentence, done: Reaped) -> None:
+def forget_leases(leases: LeaseStore, found: Mapping[str, LeaseState], census: Census) -> list[str]:
+    """Remove the leases of DAG runs that are over and have no TPU left; a run that is cleared takes a new one.
+
+    :param found: read before this, with the token of that moment: a lease taken again since stays.
+    :return: names of the runs.
+    """
+    living = _runs_of(census)
+    over = {digest: state.token for digest, state in found.items() if state.run_is_over and digest not in living}
+    mine = [lease for lease in leases.all() if lease.key.digest in over]
+    return [lease.key.name for lease in mine if leases.forget(lease.key, over[lease.key.digest])]
+
+
+def _runs_of(census: Census) -> set[str | None]:
+    return {run_of(node.labels) for node in census.nodes} | {run_of(item.labels) for item in census.queued}
+
+
+async def _execute(client: TPUClient, sentence: Sentence, done: Reaped) -> tuple[str, OperationView | TPUError | None]:
     log.info("deleting %s: %s", sentence.name, sentence.reason)
+    node_id = sentence.name.rpartition("/")[2]
     try:
         if "/queuedResources/" in sentence.name:
-            await client.delete_queued_resource(sentence.name)
+            answer = await client.delete_queued_resource(sentence.name)
         else:
-            await client.delete_node(sentence.name)
+            answer = await client.delete_node(sentence.name)
     except TPUError as error:
         log.error("could not delete %s: %s", sentence.name, error)
         done.failed[sentence.name] = str(error)
-    else:
-        done.deleted.append(sentence)
+        return node_id, error
+    done.deleted.append(sentence)
+    return node_id, answer

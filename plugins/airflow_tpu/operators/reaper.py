@@ -31,15 +31,16 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """One round."""
         from airflow_tpu.hooks.census import take_census
-        from airflow_tpu.hooks.reap import close_forgotten, lease_states, reap, release_forgotten
+        from airflow_tpu.hooks.reap import close_forgotten, forget_leases, lease_states, reap, release_forgotten
 
         bench = self.bench(context)
         census = bench.tpu.run(take_census)
         reserved = bench.reservations.readable()
         states = lease_states(bench.leases, _run_state)
         done = bench.tpu.run(lambda client: reap(client, census, states))
-        done.closed = close_forgotten(bench.ledger, bench.leases.all(), census)
+        done.closed = close_forgotten(bench.ledger, bench.leases.all(), census, done.endings)
         done.released = release_forgotten(bench.reservations, reserved, states, census)
+        forget_leases(bench.leases, states, census)
         self._tell(done)
         return {
             "deleted": [sentence.name for sentence in done.deleted],

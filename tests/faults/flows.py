@@ -1,0 +1,178 @@
+"""What the tasks of a run do, step by step as their operators do, each in a process of its own.
+
+The operators themselves need a running Airflow; what is here is their order of calls and nothing else.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import cast
+
+from airflow_tpu.core.lease import Lease
+from airflow_tpu.core.names import RunKey
+from airflow_tpu.errors import ConfigError, DeadlineExceeded, GrantError, LeaseLost, LedgerError, TPUError
+from airflow_tpu.hooks.artifacts import ArtifactsHook
+from airflow_tpu.hooks.census import take_census
+from airflow_tpu.hooks.lease import LeaseStore
+from airflow_tpu.hooks.ledger import LedgerStore
+from airflow_tpu.hooks.provision import Order, Provisioner, Target
+from airflow_tpu.hooks.reap import RunState, close_forgotten, forget_leases, lease_states, reap, release_forgotten
+from airflow_tpu.hooks.release import abandon as abandoned
+from airflow_tpu.hooks.release import close_ended, close_incarnations, delete_seen
+from airflow_tpu.hooks.reservations import ReservationStore
+from airflow_tpu.hooks.waits import Arrival, Pace, until_gone, until_ready
+from tests.faults.paper_wire import PaperChannel, PaperClient, PaperStorage
+from tests.faults.turns import Killed, Process
+
+BUCKET = "trc-local"
+ROOT = f"gs://{BUCKET}/trc"
+POLL = 15.0
+GONE_WITHIN = dt.timedelta(minutes=30)
+TERM = dt.timedelta(hours=6)
+EXPECTED = (TPUError, Killed)
+"""What a process may end with: an error of the product's tree, never a bare one."""
+
+
+@dataclass
+class Station:
+    """What one process of the product works with.
+
+    :param process: the process.
+    :param channel: its connection to the TPU API.
+    :param storage: its connection to Cloud Storage.
+    """
+
+    process: Process
+    channel: PaperChannel
+    storage: PaperStorage
+
+    @property
+    def leases(self) -> LeaseStore:
+        """Where leases are kept."""
+        return LeaseStore(cast(ArtifactsHook, self.storage), ROOT, clock=self.process.clock)
+
+    @property
+    def ledger(self) -> LedgerStore:
+        """Where incarnations are recorded."""
+        return LedgerStore(cast(ArtifactsHook, self.storage), ROOT, clock=self.process.clock)
+
+    @property
+    def reservations(self) -> ReservationStore:
+        """Where chips are taken."""
+        return ReservationStore(cast(ArtifactsHook, self.storage), ROOT, clock=self.process.clock)
+
+    def now(self) -> dt.datetime:
+        """This moment."""
+        return self.process.clock.now()
+
+    def client(self) -> PaperClient:
+        """A client, to be entered."""
+        return PaperClient(self.channel, self.process)
+
+
+def lease(station: Station, key: RunKey, order: Order) -> None:
+    """The setup task: take the lease, then the chips."""
+
+    async def ask() -> object:
+        async with station.client() as client:
+            return await take_census(client)
+
+    now = station.now()
+    census = station.process.run(ask())
+    taken = station.leases.acquire(key, order.spec.zone, now + TERM)
+    try:
+        order.reserve(station.reservations, census, taken, now)
+    except GrantError:
+        if taken.incarnation == 0:
+            station.leases.release(key)
+        raise
+
+
+def train(station: Station, key: RunKey, order: Order, seconds: float) -> None:
+    """Make sure of the TPU, wait for it, use it."""
+    held = station.leases.read(key)
+    if held.expires_at <= station.now():
+        raise DeadlineExceeded("the lease has ended")
+    try:
+        arrival = station.process.run(_provide(station, order, held))
+    except TPUError as error:
+        if not isinstance(error, ConfigError | LedgerError):
+            kill(station, held)
+        raise
+    node_id = arrival.view.node_id
+    if held.life(node_id).ready_at is None:
+        held = station.leases.update(
+            held, lambda now: now.with_life(node_id, ready_at=arrival.ready_at, source=arrival.source)
+        )
+    station.process.sleep(seconds)
+
+
+async def _provide(station: Station, order: Order, held: Lease) -> Arrival:
+    async with station.client() as client:
+        target: Target = await Provisioner(client, station.leases, station.ledger).ensure(order, held)
+        return await until_ready(client, target, Pace(POLL, held.expires_at))
+
+
+def kill(station: Station, held: Lease) -> None:
+    """Delete what carries this attempt's token, and keep the books of what that ended."""
+
+    async def abandon() -> list[object]:
+        async with station.client() as client:
+            return (await abandoned(client, station.leases, held.key, held.token)).endings
+
+    close_ended(station.ledger, held, held.key, station.process.run(abandon()))
+
+
+def on_kill(station: Station, held: Lease) -> None:
+    """The same from a process that is being ended: no time for the books."""
+
+    async def abandon() -> None:
+        async with station.client() as client:
+            await abandoned(client, station.leases, held.key, held.token)
+
+    station.process.run(abandon())
+
+
+def teardown(station: Station, key: RunKey) -> None:
+    """Delete everything of the run, keep the books, wait until it is gone, give lease and chips back."""
+
+    async def ask() -> object:
+        async with station.client() as client:
+            return await delete_seen(client, await take_census(client), key)
+
+    async def gone(until: dt.datetime) -> None:
+        async with station.client() as client:
+            await until_gone(client, key, Pace(POLL, until))
+
+    until = station.now() + GONE_WITHIN
+    asked = station.process.run(ask())
+    try:
+        known = station.leases.read(key)
+    except LeaseLost:
+        known = None
+    (close_ended if asked.failures else close_incarnations)(station.ledger, known, key, asked.endings)
+    asked.check()
+    station.process.run(gone(until))
+    station.reservations.release(key.digest)
+    station.leases.release(key)
+
+
+def reaper(station: Station, run_state: RunState) -> None:
+    """One round."""
+
+    async def look() -> object:
+        async with station.client() as client:
+            return await take_census(client)
+
+    async def act() -> object:
+        async with station.client() as client:
+            return await reap(client, census, states)
+
+    census = station.process.run(look())
+    reserved = station.reservations.readable()
+    states = lease_states(station.leases, run_state)
+    done = station.process.run(act())
+    close_forgotten(station.ledger, station.leases.all(), census, done.endings)
+    release_forgotten(station.reservations, reserved, states, census)
+    forget_leases(station.leases, states, census)

@@ -1,0 +1,238 @@
+"""One project in virtual time: the cloud, the bucket, the DAG runs and the processes that work for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.cloud import tpu_v2
+
+from airflow_tpu.core.catalogue import Catalogue
+from airflow_tpu.core.grant import Grant
+from airflow_tpu.core.lease import Lease
+from airflow_tpu.core.names import RunKey, incarnation_of, run_of, token_of
+from airflow_tpu.core.tpu import Phase, Tier, TPUSpec
+from airflow_tpu.hooks.provision import Order
+from airflow_tpu.hooks.tpu_wire import to_queued_view, to_view
+from localcloud.desk import Desk
+from localcloud.errors import CloudError
+from localcloud.paper import paper_cloud
+from localcloud.settings import Latencies
+from tests.faults import flows
+from tests.faults.flows import Station
+from tests.faults.paper_wire import PaperBucket, PaperChannel, PaperStorage
+from tests.faults.turns import Process
+
+ZONE = "us-central1-f"
+PARENT = f"projects/local-project/locations/{ZONE}"
+DEVICES = 2
+"""What the grant has: one less than there are runs."""
+
+RUNS = tuple(RunKey("tpu_train", f"run {number}") for number in range(DEVICES + 1))
+REAL = Latencies(
+    registering=2.0, waiting=30.0, creating=40.0, failing=70.0, deleting=20.0, suspending=10.0, changing=5.0
+)
+"""Seconds as Google needs them."""
+
+_DEAD = frozenset({Phase.LOST, Phase.FAILED, Phase.DELETING})
+_KIND = Catalogue.load(Path(__file__).resolve().parents[2] / "include" / "catalogue").types["v2-8"]
+_GRANT = Grant.parse(
+    {
+        "project_id": "local-project",
+        "project_number": "100000000001",
+        "start": "2026-01-01",
+        "days": 3650,
+        "allowances": [{"count": DEVICES, "unit": "devices", "tier": "spot", "type": "v2-8", "zone": ZONE}],
+        "bucket": flows.BUCKET,
+    }
+)
+
+
+def order(queued: bool) -> Order:
+    """One spot v2-8."""
+    spec = TPUSpec("local-project", ZONE, "v2-8", _KIND.default_runtime, Tier.SPOT, queued=queued)
+    return Order(spec, _KIND, _GRANT, {}, "", "trainer:ssh-ed25519 AAAA")
+
+
+@dataclass(frozen=True)
+class Living:
+    """A TPU that lives or is on its way, a request and its node counted once."""
+
+    node_id: str
+    run: str
+    late: bool
+
+
+class Project:
+    """Everything there is; each method is one thing that may happen.
+
+    :ivar processes: those that have not ended.
+    :ivar states: of the DAG runs; empty when Airflow no longer knows one.
+    :ivar leases: every lease ever taken, oldest first.
+    :ivar late: nodes whose create arrived after their attempt had been overtaken: no API can hold such a call back.
+    :ivar trail: what happened, for whoever reads a failure.
+    """
+
+    def __init__(self) -> None:
+        self.cloud = paper_cloud(latencies=REAL)
+        self.bucket = PaperBucket()
+        self.processes: list[Process] = []
+        self.states = dict.fromkeys(RUNS, "running")
+        self.leases: list[Lease] = []
+        self.late: set[str] = set()
+        self.vanished: set[str] = set()
+        self.closed_at: dict[str, float] = {}
+        self.trail: list[str] = []
+        self._desk = Desk(self.cloud.state, self.cloud.meter.audit)
+        self.colleague = f"{RUNS[0].name}-9"
+        self._settle_colleague()
+
+    def _settle_colleague(self) -> None:
+        kind = {"accelerator_type": "v2-8", "runtime_version": _KIND.default_runtime}
+        node = {**kind, "labels": {"airflow-tpu-run": RUNS[0].digest}}
+        self.cloud.call("Tpu/CreateNode", tpu_v2.CreateNodeRequest(parent=PARENT, node_id=self.colleague, node=node))
+        self.cloud.pass_time(60.0)
+
+    # -- processes -------------------------------------------------------------------------------------------------
+
+    def start(self, title: str, body: Callable[[Station], object], token: str = "") -> Process:
+        """Begin a process; it stops before its first request.
+
+        :param token: what its deletes are fenced by, empty when they are not.
+        """
+        process = Process(title, self.cloud.clock)
+        channel = PaperChannel(process, self._desk, self._arrives)
+        station = Station(process, channel, PaperStorage(process, self.bucket))
+        process.start(lambda: body(station))
+        self.processes.append(process)
+        return process
+
+    def go(self, process: Process, steps: int = 1) -> None:
+        """Let a process send so many requests, as long as it does not sleep."""
+        for _ in range(steps):
+            if process.ended or process.asleep:
+                break
+            self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {process.title}: {process.at}")
+            process.go()
+            self._note()
+            self.check()
+        if process.ended and process in self.processes:
+            self._bury(process)
+
+    def _bury(self, process: Process) -> None:
+        self.processes.remove(process)
+        self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {process.title} ends: {process.error!r}")
+        if process.error is not None and not isinstance(process.error, flows.EXPECTED):
+            raise AssertionError(f"{process.title} failed in a way it never should") from process.error
+
+    def kill(self, process: Process) -> None:
+        """End a process where it is, as SIGKILL does."""
+        self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {process.title} is killed before {process.at}")
+        process.kill()
+        self.processes.remove(process)
+
+    def wait(self, seconds: float) -> None:
+        """Nobody gets a turn while time passes."""
+        self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {seconds:.0f} s pass")
+        self.cloud.pass_time(seconds)
+        self.check()
+
+    def together(self, seconds: float) -> None:
+        """Everybody works, in turn, while time passes."""
+        end = self.cloud.clock.monotonic() + seconds
+        while True:
+            while awake := [process for process in self.processes if not process.asleep]:
+                for process in awake:
+                    self.go(process)
+            now = self.cloud.clock.monotonic()
+            if now >= end:
+                return
+            wakes = [process.wakes_at for process in self.processes if process.wakes_at is not None]
+            self.cloud.pass_time(min([end, *wakes]) - now)
+
+    # -- what is known at any moment -------------------------------------------------------------------------------
+
+    def lease(self, key: RunKey) -> Lease | None:
+        """The lease object as it is."""
+        found = self.bucket.objects.get(f"trc/leases/{key.name}.json")
+        return Lease.from_json(json.loads(found[1])) if found else None
+
+    def _note(self) -> None:
+        for key in RUNS:
+            lease = self.lease(key)
+            if lease is not None and lease.token not in {known.token for known in self.leases}:
+                self.leases.append(lease)
+        for name in self.bucket.objects:
+            if name.endswith("/closed.json"):
+                self.closed_at.setdefault(name.split("/")[-2], self.cloud.clock.monotonic())
+
+    def _arrives(self, method: str, request: Any) -> None:
+        if method == "CreateNode":
+            self._created(request.node_id, dict(request.node.labels))
+        elif method == "CreateQueuedResource":
+            spec = request.queued_resource.tpu.node_spec[0]
+            self._created(spec.node_id, dict(spec.node.labels))
+
+    def _created(self, node_id: str, labels: dict[str, str]) -> None:
+        key = next(key for key in RUNS if key.digest == run_of(labels))
+        lease = self.lease(key)
+        current = None if lease is None else (lease.token, lease.incarnation)
+        if current != (token_of(labels), incarnation_of(labels)):
+            self.late.add(node_id)
+
+    def living(self) -> list[Living]:
+        """Every TPU of ours that lives or is on its way."""
+        state = self.cloud.state
+        nodes = [to_view(record.view()) for record in state.nodes.records.values()]
+        queued = [to_queued_view(record.view()) for record in state.queued.records.values()]
+        found = {item.node_id: run_of(item.labels) for item in nodes if item.phase not in _DEAD}
+        found |= {item.queued_id: run_of(item.labels) for item in queued if item.phase not in _DEAD}
+        return [Living(node_id, run, node_id in self.late) for node_id, run in found.items() if run is not None]
+
+    def check(self) -> None:
+        """What holds at every moment.
+
+        :raises AssertionError: with everything that happened.
+        """
+        timely = [one for one in self.living() if not one.late]
+        for key in RUNS:
+            mine = [one.node_id for one in timely if one.run == key.digest]
+            assert len(mine) <= 1, self.story(f"{key.run_id} has {mine}")
+        assert len(timely) <= DEVICES, self.story(f"more than the grant has: {[one.node_id for one in timely]}")
+        theirs = self.cloud.state.nodes.records.get(f"{PARENT}/nodes/{self.colleague}")
+        state = None if theirs is None else theirs.state
+        assert state == tpu_v2.Node.State.READY, self.story(f"a colleague's node is {state}")
+
+    def story(self, what: str) -> str:
+        """A failure with its history."""
+        return "\n".join([what, *self.trail[-120:]])
+
+    # -- what fate does --------------------------------------------------------------------------------------------
+
+    def preempt(self, which: int, notice: float) -> None:
+        """Google takes a node of ours back."""
+        if (record := self._victim(which)) is not None:
+            self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {record.where.id} is preempted")
+            try:
+                self.cloud.state.nodes.preempt(record, notice)
+            except CloudError:
+                self.trail.append("          but it was not running")
+
+    def vanish(self, which: int) -> None:
+        """Somebody deletes a node of ours by hand."""
+        if (record := self._victim(which)) is not None:
+            self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {record.where.id} vanishes")
+            self.vanished.add(record.where.id)
+            self.cloud.state.nodes.vanish(record)
+
+    def _victim(self, which: int) -> Any:
+        ours = [record for record in self.cloud.state.nodes.records.values() if run_of(record.labels)]
+        return ours[which % len(ours)] if ours else None
+
+    def fault(self, point: str, times: int = 1, match: dict[str, str] | None = None, **params: Any) -> None:
+        """Something goes wrong the next time."""
+        self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  fault: {point} {match} {params}")
+        self.cloud.faults.add({"point": point, "match": match or {}, "times": times, "params": params})
