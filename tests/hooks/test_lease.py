@@ -9,9 +9,9 @@ from threading import Barrier
 
 import pytest
 
-from airflow_tpu.core.lease import Lease
+from airflow_tpu.core.lease import Holder, Lease
 from airflow_tpu.core.names import RunKey
-from airflow_tpu.errors import LeaseLost, TransientError
+from airflow_tpu.errors import LeaseHeld, LeaseLost, TransientError
 from airflow_tpu.hooks.artifacts import ArtifactsHook
 from tests.hooks.site import KEY, ZONE, Site, now
 
@@ -98,3 +98,17 @@ def test_release_is_idempotent(site: Site) -> None:
     site.leases.release(KEY)
     with pytest.raises(LeaseLost):
         site.leases.update(lease, Lease.next_incarnation)
+
+
+def test_lease_of_another_airflow_is_refused_until_it_expires(site: Site) -> None:
+    """A second DAG run of the same ids is told whose the lease is, until when, and what to do; it changes nothing."""
+    start, end = now(), now() + dt.timedelta(hours=1)
+    held = site.leases.acquire(KEY, ZONE, end, Holder(start, 0, "http://laptop"))
+    other = Holder(start + dt.timedelta(minutes=1), 0, "http://composer")
+    with pytest.raises(LeaseHeld) as caught:
+        site.leases.acquire(KEY, ZONE, end, other)
+    for words in ("in http://laptop", f"until {end:%Y-%m-%d %H:%M} UTC", f"delete {site.leases.uri(KEY)}"):
+        assert words in str(caught.value)
+    assert site.leases.read(KEY) == held
+    site.leases.update(held, lambda lease: dataclasses.replace(lease, expires_at=now()))
+    assert site.leases.acquire(KEY, ZONE, end, other).holder == other

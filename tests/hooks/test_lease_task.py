@@ -37,10 +37,13 @@ KEYS = [RunKey("tpu_train", f"run {number}") for number in range(6)]
 Run = Callable[..., Any]
 
 
+STARTED = now()
+
+
 def context_of(key: RunKey) -> Context:
     """As much of Airflow's context as the tasks look at."""
     instance = SimpleNamespace(dag_id=key.dag_id, run_id=key.run_id, map_index=key.map_index)
-    return cast(Context, {"ti": instance, "dag_run": SimpleNamespace(start_date=now())})
+    return cast(Context, {"ti": instance, "dag_run": SimpleNamespace(start_date=STARTED, clear_number=0)})
 
 
 @pytest.fixture

@@ -40,6 +40,42 @@ class Life:
 
 
 @dataclass(frozen=True)
+class Holder:
+    """Which DAG run has taken a lease. The ids alone do not say: two Airflows give them alike.
+
+    :param started_at: when that DAG run was started, None if it does not know.
+    :param clear_number: how often it had been cleared by then.
+    :param where: address of its Airflow, for people.
+    """
+
+    started_at: dt.datetime | None = None
+    clear_number: int = 0
+    where: str = ""
+
+    def is_followed_by(self, other: Holder) -> bool:
+        """Whether the other is this very DAG run, in a later try or after a clear.
+
+        A clear gives a DAG run a higher number and, if it was over, a new start.
+        """
+        if other.clear_number != self.clear_number:
+            return other.clear_number > self.clear_number
+        return other.started_at == self.started_at
+
+    def __str__(self) -> str:
+        start = f"{self.started_at:%Y-%m-%d %H:%M:%S} UTC" if self.started_at else "an unknown time"
+        return f"a DAG run of these ids that was started at {start}" + (f" in {self.where}" if self.where else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {**asdict(self), "started_at": self.started_at.isoformat() if self.started_at else None}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Holder:
+        """Inverse of :meth:`to_json`."""
+        return cls(**{**data, "started_at": _instant(data["started_at"])})
+
+
+@dataclass(frozen=True)
 class Lease:
     """What is written to the lease object; it outlives tries, clears and the loss of every Airflow process.
 
@@ -53,6 +89,7 @@ class Lease:
     :param attempt_at: when it was started, None if nobody noted it.
     :param spent: what the run has used of its budget of interruptions.
     :param lives: what is known of each incarnation, by node id.
+    :param holder: which DAG run has taken it, None if nobody noted that.
     """
 
     key: RunKey
@@ -65,6 +102,7 @@ class Lease:
     attempt_at: dt.datetime | None = None
     spent: Spent = field(default_factory=Spent)
     lives: Mapping[str, Life] = field(default_factory=dict)
+    holder: Holder | None = None
 
     @property
     def node_id(self) -> str:
@@ -76,9 +114,15 @@ class Lease:
         """What the node's labels say of this lease."""
         return LeaseStamp(token=self.token, expires_at=self.expires_at, incarnation=self.incarnation)
 
-    def renewed(self, token: str, expires_at: dt.datetime) -> Lease:
+    def renewed(self, token: str, expires_at: dt.datetime, holder: Holder | None = None) -> Lease:
         """The same lease taken again: an older attempt's token no longer opens anything."""
-        return replace(self, token=token, expires_at=expires_at)
+        return replace(self, token=token, expires_at=expires_at, holder=holder or self.holder)
+
+    def is_held_against(self, holder: Holder | None, now: dt.datetime) -> bool:
+        """Whether another DAG run has the right, and it has not expired."""
+        if self.holder is None or holder is None or self.expires_at <= now:
+            return False
+        return not self.holder.is_followed_by(holder)
 
     def next_incarnation(self, at_least: int = 0) -> Lease:
         """The same lease for the next physical life."""
@@ -112,6 +156,7 @@ class Lease:
             "attempt_at": self.attempt_at.isoformat() if self.attempt_at else None,
             "spent": self.spent.to_json(),
             "lives": {node_id: life.to_json() for node_id, life in self.lives.items()},
+            "holder": self.holder.to_json() if self.holder else None,
         }
 
     @classmethod
@@ -128,6 +173,7 @@ class Lease:
             attempt_at=_instant(data.get("attempt_at")),
             spent=Spent.from_json(data["spent"]),
             lives={node_id: Life.from_json(life) for node_id, life in data["lives"].items()},
+            holder=Holder.from_json(data["holder"]) if data.get("holder") else None,
         )
 
 

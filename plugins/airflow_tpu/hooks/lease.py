@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu.core.lease import Lease
-from airflow_tpu.errors import LeaseLost, TransientError
+from airflow_tpu.core.lease import Holder, Lease
+from airflow_tpu.errors import LeaseHeld, LeaseLost, TransientError
 from airflow_tpu.hooks.store import Store
 
 if TYPE_CHECKING:
@@ -27,20 +27,33 @@ class LeaseStore(Store):
         """Where the lease of a run is."""
         return f"{self.root}/leases/{key.name}.json"
 
-    def acquire(self, key: RunKey, zone: str, expires_at: dt.datetime) -> Lease:
+    def acquire(self, key: RunKey, zone: str, expires_at: dt.datetime, holder: Holder | None = None) -> Lease:
         """Take the lease, or take it again with a new token: older attempts are fenced off from now on.
 
+        :param holder: which DAG run takes it.
+        :raises LeaseHeld: another DAG run of the same ids, in another Airflow, has it.
         :raises TransientError: too many others wrote the object at the same time.
         """
         token = uuid.uuid4().hex[:16]
         for _ in range(_RACES):
             found = self.hook.read_json(self.uri(key))
-            lease = Lease(key, token, expires_at, zone)
+            lease = Lease(key, token, expires_at, zone, holder=holder)
             if found is not None:
-                lease = Lease.from_json(found.data).renewed(token, expires_at)
+                current = Lease.from_json(found.data)
+                if current.is_held_against(holder, self.clock.now()):
+                    raise LeaseHeld(self._held(current))
+                lease = current.renewed(token, expires_at, holder)
             if self.hook.write_json(self.uri(key), lease.to_json(), found.generation if found else 0) is not None:
                 return lease
         raise TransientError(f"the lease {self.uri(key)} is being written by others; nothing was created")
+
+    def _held(self, lease: Lease) -> str:
+        return (
+            f"{lease.key.dag_id} {lease.key.run_id} is running already: {lease.holder} holds its lease until "
+            f"{lease.expires_at:%Y-%m-%d %H:%M} UTC. Nothing was created. Wait until that run is over, or give this "
+            f"one an id of its own. If its Airflow no longer exists, delete {self.uri(lease.key)} and clear this task: "
+            "the run takes its TPU over."
+        )
 
     def read(self, key: RunKey) -> Lease:
         """The lease as it is now.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
+from airflow_tpu.core.lease import Holder
 from airflow_tpu.errors import GrantError
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
@@ -19,6 +20,7 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
     taken from the grant here, so that of two runs that ask in the same second only one gets the last of them.
 
     :return: name of the run and when its lease ends.
+    :raises LeaseHeld: a DAG run of the same ids in another Airflow that shares the bucket has it.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -29,8 +31,8 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
         # Whatever can fail without a trace comes before the lease.
         order, now = bench.order(), dt.datetime.now(dt.UTC)
         census = bench.tpu.run(take_census)
-        started = context["dag_run"].start_date or dt.datetime.now(dt.UTC)
-        lease = bench.leases.acquire(bench.key, bench.conf.zone, bench.deadline(started))
+        holder = _holder(context)
+        lease = bench.leases.acquire(bench.key, bench.conf.zone, bench.deadline(holder.started_at or now), holder)
         self.log.info("lease of %s until %s: %s", lease.key.name, lease.expires_at, bench.leases.uri(bench.key))
         try:
             self.log.info("taken from the grant: %s", order.reserve(bench.reservations, census, lease, now))
@@ -39,3 +41,10 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
                 bench.leases.release(bench.key)
             raise
         return {"run": lease.key.name, "expires_at": lease.expires_at.isoformat()}
+
+
+def _holder(context: Context) -> Holder:
+    from airflow.sdk.configuration import conf
+
+    run = context["dag_run"]
+    return Holder(run.start_date, run.clear_number or 0, str(conf.get("api", "base_url", fallback="") or ""))

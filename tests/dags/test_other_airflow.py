@@ -1,0 +1,73 @@
+"""Two Airflows that share a bucket may give a DAG run the same ids: the second one touches nothing of the first."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.cloud import tpu_v2
+
+from airflow_tpu.core.lease import Holder, Lease
+from airflow_tpu.core.names import RunKey, labels
+from airflow_tpu.hooks.artifacts import ArtifactsHook
+from airflow_tpu.hooks.grant import load_grant, store_root
+from airflow_tpu.hooks.lease import LeaseStore
+from localcloud.testing import BackgroundCloud
+from tests.dags.evidence import api_calls, events, names_left
+
+pytestmark = pytest.mark.slow
+
+DAG_FILE = Path(__file__).resolve().parents[2] / "dags" / "tpu_train.py"
+DATE = dt.datetime.now(dt.UTC)
+KEY = RunKey("tpu_train", f"manual__{DATE.isoformat()}")
+ZONE = "us-central1-f"
+
+
+def leases() -> LeaseStore:
+    """Leases of the grant, as the tasks see them."""
+    return LeaseStore(ArtifactsHook(), store_root(load_grant()))
+
+
+def taken_elsewhere(cloud: BackgroundCloud) -> Lease:
+    """The lease and the living TPU of a DAG run of these ids in another Airflow."""
+    now = dt.datetime.now(dt.UTC)
+    elsewhere = Holder(now - dt.timedelta(minutes=5), 0, "http://composer")
+    lease = leases().acquire(KEY, ZONE, now + dt.timedelta(hours=1), elsewhere)
+    lease = leases().update(lease, Lease.next_incarnation)
+    node = {
+        "accelerator_type": "v2-8",
+        "runtime_version": "tpu-ubuntu2204-base",
+        "labels": labels(KEY, lease.stamp),
+    }
+    parent = f"projects/local-project/locations/{ZONE}"
+    request = tpu_v2.CreateNodeRequest(parent=parent, node_id=lease.node_id, node=node)
+    cloud.call(lambda: cloud.cloud.state.methods["Tpu/CreateNode"](request))
+    return lease
+
+
+def run_here() -> Any:
+    """The same DAG, with the same ids, in this Airflow."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    dag = DagBag(str(DAG_FILE)).dags[KEY.dag_id]
+    dag.deadline = None  # dag.test() fails over it: https://github.com/apache/airflow/issues/73428
+    return dag.test(
+        run_after=DATE, logical_date=DATE, run_conf={"script": "hello.py", "zone": ZONE, "provisioning": "node"}
+    )
+
+
+def test_run_of_the_same_ids_elsewhere_is_left_alone(
+    cloud: BackgroundCloud, run_dag: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The second run fails at its lease, says whose it is, and neither creates, adopts nor deletes anything."""
+    lease = taken_elsewhere(cloud)
+    run = run_here()
+    states = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
+    assert (run.run_id, str(run.state)) == (KEY.run_id, "failed")
+    assert (states["lease"], states["create"], states["delete"]) == ("failed", "upstream_failed", "upstream_failed")
+    assert "in http://composer holds its lease until" in capfd.readouterr().out
+    assert {"DeleteNode", "UpdateNode", "CreateQueuedResource"}.isdisjoint(api_calls(cloud))
+    assert (names_left(cloud), events(cloud, "opened")) == ([lease.node_id], [])
+    assert leases().read(KEY) == lease
