@@ -21,17 +21,18 @@ _PATIENCE = 60.0
 _POLL = 0.02
 
 
-def eventually(probe: Callable[[], T], wanted: Callable[[T], bool], seconds: float = 30.0) -> T:
+def eventually(probe: Callable[[], T], wanted: Callable[[T], bool], seconds: float = 30.0, poll: float = _POLL) -> T:
     """Call ``probe`` until ``wanted`` accepts its result, and return that.
 
     :param seconds: how long at most.
+    :param poll: seconds between two calls; more for a probe that is work for somebody.
     :raises AssertionError: with the last result, when the time is over.
     """
     deadline = time.monotonic() + seconds
     while not wanted(result := probe()):
         if time.monotonic() > deadline:
             raise AssertionError(f"still not as wanted after {seconds:.0f} s: {result!r}")
-        time.sleep(_POLL)
+        time.sleep(poll)
     return result
 
 

@@ -15,24 +15,25 @@ BUCKET = "trc-local"
 Event = dict[str, Any]
 
 
-def _bucket(cloud: BackgroundCloud) -> storage.Bucket:
+def bucket(cloud: BackgroundCloud) -> storage.Bucket:
+    """The grant's bucket, by Google's own client."""
     options = {"api_endpoint": cloud.endpoints.storage_api_endpoint}
     return storage.Client("local-project", AnonymousCredentials(), client_options=options).bucket(BUCKET)
 
 
 def objects(cloud: BackgroundCloud) -> dict[str, bytes]:
     """Every object of the grant's bucket, by name."""
-    return {blob.name: blob.download_as_bytes() for blob in _bucket(cloud).list_blobs()}
+    return {blob.name: blob.download_as_bytes() for blob in bucket(cloud).list_blobs()}
 
 
 def object_names(cloud: BackgroundCloud) -> list[str]:
     """Names of the objects of the grant's bucket, without reading them."""
-    return [blob.name for blob in _bucket(cloud).list_blobs()]
+    return [blob.name for blob in bucket(cloud).list_blobs()]
 
 
 def upload(cloud: BackgroundCloud, name: str, text: str) -> str:
     """Put a script into the bucket; returns its URI."""
-    _bucket(cloud).blob(name).upload_from_string(text)
+    bucket(cloud).blob(name).upload_from_string(text)
     return f"gs://{BUCKET}/{name}"
 
 
