@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import threading
 import time
@@ -26,6 +27,9 @@ T = TypeVar("T")
 
 ON_KILL_SECONDS = 4.0
 """A worker has 5 s after SIGTERM before it is killed, whatever ``killed_task_cleanup_time`` says (Airflow 3.3.2)."""
+
+ASK_SECONDS = 1.5
+"""How much of it the question may take whether the task was marked a success."""
 
 
 class CloudTPUBaseOperator(BaseOperator):
@@ -110,9 +114,23 @@ class FencedOperator(CloudTPUBaseOperator):
         """Ask for the delete, once, without waiting for its end: teardown and reaper do the rest."""
         if self._fence is None or not self.cancel_on_kill:
             return
-        bench, lease = self._fence
+        in_thread(self._abandon_unless_done(*self._fence), ON_KILL_SECONDS)
+
+    async def _abandon_unless_done(self, bench: Workbench, lease: Lease) -> None:
+        """A task that was marked a success leaves its TPU, and what is on it, to the tasks after it."""
+        from airflow.sdk.exceptions import AirflowRuntimeError
+
+        from airflow_tpu.hooks.task_state import task_state
+
+        state = None
+        # The signal may have come in the middle of a question to Airflow; then there is no answer to another one.
+        with contextlib.suppress(TimeoutError, OSError, AirflowRuntimeError):
+            state = await asyncio.wait_for(asyncio.to_thread(task_state, lease.key, self.task_id), ASK_SECONDS)
+        if state == "success":
+            self.log.warning("marked a success: the TPU of %s is left to the tasks after this", lease.key.name)
+            return
         self.log.warning("ended from outside: asking for the TPU of %s to be deleted", lease.key.name)
-        in_thread(abandon(bench, lease), ON_KILL_SECONDS)
+        await abandon(bench, lease)
 
 
 async def abandon(bench: Workbench, lease: Lease) -> Release:

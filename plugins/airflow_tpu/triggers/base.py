@@ -51,12 +51,17 @@ class CloudTPUBaseTrigger(BaseTrigger):
 
         Airflow 3.3.2 also calls this when a trigger merely moves to another triggerer
         (https://github.com/apache/airflow/pull/73454), so the task's state is read first; the token keeps an old
-        attempt away from a TPU that a newer one has adopted.
+        attempt away from a TPU that a newer one has adopted. A task that was marked a success leaves its TPU to the
+        tasks after it: what the training has produced so far is on that TPU.
         """
         from airflow_tpu.hooks.release import request_delete
 
-        if await self._still_deferred():
+        state = await self._state()
+        if state == "deferred":
             self.log.info("the task is still deferred: this trigger was moved, nothing is stopped")
+            return
+        if state == "success":
+            self.log.info("the task was marked a success: its TPU is left to the tasks after it")
             return
         self.log.info("the task was ended by a person: deleting the TPU of %s", self.watch.key.name)
         async with await self.hook().client() as client:
@@ -80,17 +85,10 @@ class CloudTPUBaseTrigger(BaseTrigger):
         connection = await BaseHook.aget_connection(self.watch.ssh_conn_id)
         return Access(read_login(connection), await self.hook().options())
 
-    async def _still_deferred(self) -> bool:
-        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+    async def _state(self) -> str | None:
+        from airflow_tpu.hooks.task_state import task_state
 
         instance = self.task_instance
         if instance is None:
-            return True
-        states = await asyncio.to_thread(
-            RuntimeTaskInstance.get_task_states,
-            dag_id=instance.dag_id,
-            task_ids=[instance.task_id],
-            run_ids=[instance.run_id],
-            map_index=instance.map_index,
-        )
-        return bool(states.get(instance.run_id, {}).get(instance.task_id) == "deferred")
+            return "deferred"
+        return await asyncio.to_thread(task_state, self.watch.key, instance.task_id)

@@ -1,0 +1,24 @@
+"""What Airflow says of the task that this process, or this trigger, works for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.names import RunKey
+
+
+def task_state(key: RunKey, task_id: str) -> str | None:
+    """State of a task as it is now: who ends it may have changed it already.
+
+    :param key: run and map index.
+    :param task_id: which task of it.
+    :return: None when Airflow does not know the task any more, or has not given it a state yet.
+    """
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    states = RuntimeTaskInstance.get_task_states(
+        dag_id=key.dag_id, task_ids=[task_id], run_ids=[key.run_id], map_index=key.map_index
+    )
+    # A mapped task is answered under its id and index; one was asked for, so there is one answer.
+    return next(iter(states.get(key.run_id, {}).values()), None)
