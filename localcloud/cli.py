@@ -46,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     _add(commands, "status", "show nodes and queued resources as JSON", _status)
     meter = _add(commands, "meter", "show READY seconds, chip-hours and calls as JSON", _meter)
     meter.add_argument("--calls", action="store_true", help="list every call")
+    _add(commands, "audit", "show creates and deletes as Cloud Audit Logs export them, also after down", _audit)
     for verb, text in _ON_NODES.items():
         command = _add(commands, verb, text, _on_node)
         command.add_argument("node", metavar="NODE", help="id or full name")
@@ -135,6 +136,12 @@ def _status(options: argparse.Namespace) -> int:
 
 def _meter(options: argparse.Namespace) -> int:
     return _show(ask(options.state_dir, "/meter?calls=1" if options.calls else "/meter"))
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from localcloud.audit import entries
+
+    return _show(entries(options.state_dir))
 
 
 def _on_node(options: argparse.Namespace) -> int:

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from google.longrunning import operations_pb2
 from google.protobuf import duration_pb2
 from google.rpc import code_pb2, error_details_pb2
 
 from localcloud import errors
+from localcloud.audit import ActivityLog
 from localcloud.errors import CloudError
 from localcloud.faults import Fault
 from localcloud.meter import Audit, Call
@@ -23,11 +25,13 @@ class Desk:
 
     :param state: the truth.
     :param audit: takes every call down.
+    :param activity: takes creates and deletes down as Google does, None for no such log.
     """
 
-    def __init__(self, state: CloudState, audit: Audit) -> None:
+    def __init__(self, state: CloudState, audit: Audit, activity: ActivityLog | None = None) -> None:
         self._state = state
         self._audit = audit
+        self._activity = activity
 
     async def serve(self, key: str, request: Any, transport: str) -> Any:
         """Answer one call.
@@ -62,10 +66,24 @@ class Desk:
             await asyncio.Event().wait()
         if fault is not None and action == "delay":
             await self._state.world.timeline.clock.sleep(float(fault.params.get("seconds", 1.0)))
-        answer = await self._dispatch(key, request)
+        answer = await self._logged(key, request)
         if action == "lose-response":
             # The call has taken effect; its caller learns nothing of that.
             raise CloudError(code_pb2.UNAVAILABLE, "Socket closed")
+        return answer
+
+    async def _logged(self, key: str, request: Any) -> Any:
+        """Dispatch, and keep the log of creates and deletes; a call that a scripted error answers never arrives."""
+        try:
+            answer = await self._dispatch(key, request)
+        except CloudError as error:
+            if self._activity is not None:
+                self._activity.refused(key, resource_of(request), error)
+            raise
+        if self._activity is not None and isinstance(answer, operations_pb2.Operation):
+            begun = self._state.operations.begun(answer.name)
+            if begun is not None:
+                self._activity.accepted(key, resource_of(request), begun)
         return answer
 
     async def _dispatch(self, key: str, request: Any) -> Any:

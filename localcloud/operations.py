@@ -160,6 +160,10 @@ class OperationBook:
         """Return all operations, oldest first."""
         return [*self._operations.values()]
 
+    def begun(self, name: str) -> Operation | None:
+        """Return an operation by its full name, also one that a fault makes the cloud forget; None if there is none."""
+        return self._operations.get(name)
+
     def find(self, name: str) -> Operation:
         """Return an operation by name.
 

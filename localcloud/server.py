@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from localcloud.audit import FILE, ActivityLog
 from localcloud.catalogue import DEFAULT_DIRECTORY, Catalogue
 from localcloud.clock import Clock, RealClock
 from localcloud.control import Control
@@ -147,7 +148,8 @@ class LocalCloud:
         catalogue = Catalogue.load(config.catalogue)
         world = World(config.settings, catalogue, timeline, chance(config.seed), self.faults, self.fleet)
         self.state = CloudState(world)
-        self.desk = Desk(self.state, self.meter.audit)
+        activity = ActivityLog(config.state_dir / FILE, config.settings.project_id, self.clock)
+        self.desk = Desk(self.state, self.meter.audit, activity)
         self.state.nodes.listeners.append(self.meter.observe)
         runner = asyncio.get_running_loop().create_task(timeline.run())
         runner.add_done_callback(report_failure)

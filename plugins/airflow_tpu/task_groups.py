@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import TaskGroup
+from airflow.sdk import AssetAlias, TaskGroup
 
 from airflow_tpu.core.conf import MAX_PREEMPTIONS
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
+from airflow_tpu.operators.ledger import USAGE_ASSET
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator, CloudTPUDeleteOperator
 from airflow_tpu.retry import retry_policy
 
@@ -67,6 +68,8 @@ def tpu_session(conf: str | Mapping[str, Any], **arguments: Any) -> Iterator[TPU
         retry_delay=timedelta(seconds=30),
         retry_exponential_backoff=True,
         max_retry_delay=timedelta(minutes=10),
+        # An alias: a plain asset that somebody else has defined differently would keep the teardown from starting.
+        outlets=[AssetAlias(USAGE_ASSET)],
         **common,
     )
     with TaskGroup("tpu", prefix_group_id=False) as work:

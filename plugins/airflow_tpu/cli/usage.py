@@ -1,50 +1,144 @@
-"""``usage``: what the ledger adds up to."""
+"""``usage``: what the ledger adds up to, and whether Google's own log tells the same."""
 
 from __future__ import annotations
 
 import argparse
 import datetime as dt
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_tpu.cli.cloud import CONNECTION, reached
-from airflow_tpu.cli.verbs import DONE, Verb, complain, option, say
+from airflow_tpu.cli.verbs import DONE, REFUSED, Verb, complain, option, say
+from airflow_tpu.core.audit_log import read_entries
+from airflow_tpu.core.month import Month, report_files
+from airflow_tpu.core.reconcile import TOLERANCE, reconcile
 from airflow_tpu.core.report import text_report
 from airflow_tpu.core.selection import Selection
 from airflow_tpu.core.summary import json_summary
-from airflow_tpu.core.usage import fold
+from airflow_tpu.core.usage import Usage, fold
 from airflow_tpu.core.usage_csv import csv_text
+from airflow_tpu.core.usage_parquet import parquet_bytes
+from airflow_tpu.errors import ConfigError, Fault
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.grant_file import Grant
+    from airflow_tpu.core.ledger import Closed, Opened
+    from airflow_tpu.hooks.reports import ReportStore
+
+RECONCILE = "reconcile"
 
 
 def usage(args: argparse.Namespace) -> int:
-    """Read the ledger, fold the wanted part, print it."""
-    from airflow_tpu.hooks.grant import load_catalogue, load_grant, store_root
-    from airflow_tpu.hooks.ledger import LedgerStore
+    """Read the ledger; fold the wanted part and print it, or compare it with a log."""
+    from airflow_tpu.hooks.grant import load_grant
 
+    wanted = _wanted(args)
+    if args.action == RECONCILE:
+        return _reconcile(args, wanted)
     grant = load_grant(args.grant)
-    with reached():
-        from airflow_tpu.hooks.artifacts import ArtifactsHook
-
-        events = LedgerStore(ArtifactsHook(args.gcp_conn_id), store_root(grant)).events()
-    wanted = Selection(args.run, args.dag, args.begin, args.end)
-    found = fold(wanted.of(events), load_catalogue(), dt.datetime.now(dt.UTC))
+    found = _month(args, grant) if args.month else _period(args, grant, wanted)
     if args.csv:
-        Path(args.csv).write_text(csv_text(found), encoding="utf-8", newline="")
-        complain(f"Written: {args.csv}, {len(found.rows)} incarnation(s)")
+        _save(args.csv, csv_text(found).encode(), found)
+    if args.parquet:
+        _save(args.parquet, parquet_bytes(found), found)
     say(json.dumps(json_summary(found, grant), indent=2) if args.json else text_report(found, grant))
     return DONE
 
 
+def _save(path: str, content: bytes, found: Usage) -> None:
+    Path(path).write_bytes(content)
+    complain(f"Written: {path}, {len(found.rows)} incarnation(s)")
+
+
+def _wanted(args: argparse.Namespace) -> Selection:
+    wanted = Selection(args.run, args.dag, args.begin, args.end)
+    if not args.month:
+        return wanted
+    if wanted != Selection():
+        raise ConfigError(
+            [Fault("month", args.month, "is a whole month: --run, --dag, --from and --to do not go with it")]
+        )
+    month = Month.parse(args.month)
+    return replace(wanted, begin=month.first, end=month.last)
+
+
+def _period(args: argparse.Namespace, grant: Grant, wanted: Selection) -> Usage:
+    from airflow_tpu.hooks.grant import load_catalogue
+
+    return fold(wanted.of(_events(args, grant)), load_catalogue(), dt.datetime.now(dt.UTC))
+
+
+def _month(args: argparse.Namespace, grant: Grant) -> Usage:
+    """Fold a month, and write its report: to the bucket, beside the ledger, or to a folder."""
+    from airflow_tpu.hooks.grant import load_catalogue
+
+    month = Month.parse(args.month)
+    with reached():
+        reports = _reports(args, grant)
+        found = reports.usage(month, load_catalogue())
+        written = _to_folder(Path(args.output), found, month) if args.output else reports.write(found, month)
+    for place in written:
+        complain(f"Written: {place}")
+    return found
+
+
+def _to_folder(folder: Path, found: Usage, month: Month) -> list[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in report_files(found, month):
+        (folder / file.name).write_bytes(file.content)
+    return [str(folder / file.name) for file in report_files(found, month)]
+
+
+def _reports(args: argparse.Namespace, grant: Grant) -> ReportStore:
+    from airflow_tpu.hooks.artifacts import ArtifactsHook
+    from airflow_tpu.hooks.grant import store_root
+    from airflow_tpu.hooks.reports import ReportStore
+
+    return ReportStore(ArtifactsHook(args.gcp_conn_id), store_root(grant))
+
+
+def _events(args: argparse.Namespace, grant: Grant) -> list[Opened | Closed]:
+    from airflow_tpu.hooks.ledger import LedgerStore
+
+    with reached():
+        reports = _reports(args, grant)
+        return LedgerStore(reports.hook, reports.root).events()
+
+
+def _reconcile(args: argparse.Namespace, wanted: Selection) -> int:
+    from airflow_tpu.hooks.grant import load_grant
+
+    if not args.audit:
+        raise ConfigError([Fault("audit", "", "is missing: the file with the exported entries of the log")])
+    entries = read_entries(Path(args.audit).read_text(encoding="utf-8"))
+    events = _events(args, load_grant(args.grant))
+    tolerance = TOLERANCE if args.tolerance is None else dt.timedelta(seconds=args.tolerance)
+    differences = reconcile(events, entries, wanted, tolerance)
+    for difference in differences:
+        say(f"{difference}")
+    compared = len({event.node_id for event in wanted.of(events)})
+    say(f"{compared} incarnation(s) and {len(entries)} entries compared, {len(differences)} difference(s)")
+    return REFUSED if differences else DONE
+
+
 VERB = Verb(
     "usage",
-    "chip-hours, list value not paid, and what is not free, from the ledger",
+    "chip-hours, list value not paid, and what is not free, from the ledger; or compare it with Google's audit log",
     (
+        option("action", nargs="?", choices=("report", RECONCILE), default="report", help="default: report"),
+        option("audit", nargs="?", metavar="AUDIT.json", help="exported Admin Activity entries, to reconcile with"),
         option("--run", default="", help="name or run id of a DAG run, or the id of one node"),
         option("--dag", default="", metavar="ID", help="id of a DAG"),
         option("--from", dest="begin", type=dt.date.fromisoformat, metavar="DAY", help="first UTC day, 2026-09-01"),
         option("--to", dest="end", type=dt.date.fromisoformat, metavar="DAY", help="last UTC day, 2026-09-30"),
+        option("--month", default="", metavar="MONTH", help="2026-09; also write its report, beside the ledger"),
+        option("--output", default="", metavar="FOLDER", help="write the report of the month there instead"),
         option("--csv", metavar="FILE", help="also write one line per incarnation to this file"),
+        option("--parquet", metavar="FILE", help="the same as Parquet"),
         option("--json", action="store_true", help="print JSON"),
+        option("--tolerance", type=float, metavar="SECONDS", help="reconcile: smaller differences are none (60)"),
         option("--grant", default="", metavar="NAME", help="file in include/grants (default: [airflow_tpu] grant)"),
         CONNECTION,
     ),

@@ -46,7 +46,7 @@ class Stored:
 
     :param kept: bytes of the objects below the grant's prefix.
     :param soft_deleted: bytes of removed objects that the bucket's soft-delete policy still keeps and bills; None if
-        they could not be listed.
+        they were not counted.
     """
 
     kept: int
@@ -112,7 +112,7 @@ def _kept(stored: Stored | None) -> Iterable[NotFree]:
     if stored.soft_deleted is None or stored.soft_deleted:
         quantity = None if stored.soft_deleted is None else Decimal(stored.soft_deleted) / _GIB
         note = "removed, and billed as before until the bucket's soft-delete policy lets go of them"
-        note = note if quantity is not None else "could not be listed: see the bucket's soft-delete policy"
+        note = note if quantity is not None else "not counted: see the bucket's soft-delete policy"
         yield NotFree("soft-deleted objects", quantity, "GiB", None, note)
 
 

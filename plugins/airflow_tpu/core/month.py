@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from airflow_tpu.core.billable import NOT_MEASURED
+from airflow_tpu.core.chart_svg import chart_svg
 from airflow_tpu.core.daily import Daily, daily, span, used_days
 from airflow_tpu.core.ledger import EndReason
 from airflow_tpu.core.report import ACKNOWLEDGEMENT
 from airflow_tpu.core.selection import Selection
 from airflow_tpu.core.table import chip_hours, usd
 from airflow_tpu.core.usage import Total, Usage
+from airflow_tpu.core.usage_parquet import parquet_bytes
 from airflow_tpu.core.value import not_paid, sums
 from airflow_tpu.errors import ConfigError, Fault
 
@@ -60,6 +62,34 @@ class Month:
 
     def __str__(self) -> str:
         return f"{self.first:%Y-%m}"
+
+
+@dataclass(frozen=True)
+class ReportFile:
+    """One file of a month's report.
+
+    :param name: such as ``2026-11.md``.
+    :param media_type: what it is.
+    :param content: its bytes.
+    """
+
+    name: str
+    media_type: str
+    content: bytes
+
+
+def report_files(usage: Usage, month: Month) -> tuple[ReportFile, ...]:
+    """Report, chart and table of a month; the same usage gives the same report.
+
+    :raises ConfigError: pyarrow is missing, see :func:`airflow_tpu.core.usage_parquet.parquet_bytes`.
+    """
+    chart = chart_svg(month_daily(usage, month), f"TPU usage {month}")
+    text = markdown(usage, month, f"{month}.svg")
+    return (
+        ReportFile(f"{month}.svg", "image/svg+xml", chart.encode()),
+        ReportFile(f"{month}.parquet", "application/vnd.apache.parquet", parquet_bytes(usage)),
+        ReportFile(f"{month}.md", "text/markdown; charset=utf-8", text.encode()),
+    )
 
 
 def month_daily(usage: Usage, month: Month) -> Daily:

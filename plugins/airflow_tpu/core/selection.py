@@ -39,5 +39,8 @@ class Selection:
             return False
         if self.dag and self.dag != event.dag_id:
             return False
-        day = event.requested_at.astimezone(UTC).date()
+        return self.holds(event.requested_at.astimezone(UTC).date())
+
+    def holds(self, day: date) -> bool:
+        """Whether a day is one of those wanted."""
         return (self.begin or day) <= day <= (self.end or day)

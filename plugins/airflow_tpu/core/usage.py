@@ -91,7 +91,7 @@ def fold(events: Iterable[Opened | Closed], catalogue: Catalogue, now: datetime,
     :param stored: adds what the bucket keeps to what is not free.
     :raises LedgerError: if a *closed* has no *opened*: part of the ledger is missing, so no sum would be honest.
     """
-    pairs = _pairs(events)
+    pairs = paired(events)
     rows = tuple(row_of(opened, closed, catalogue, now) for opened, closed in pairs)
     return Usage(
         rows=rows,
@@ -108,7 +108,11 @@ def fold(events: Iterable[Opened | Closed], catalogue: Catalogue, now: datetime,
     )
 
 
-def _pairs(events: Iterable[Opened | Closed]) -> list[tuple[Opened, Closed | None]]:
+def paired(events: Iterable[Opened | Closed]) -> list[tuple[Opened, Closed | None]]:
+    """Each incarnation with its end, in the order they were asked for.
+
+    :raises LedgerError: an end has no beginning.
+    """
     opened: dict[str, Opened] = {}
     closed: dict[str, Closed] = {}
     for event in events:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.conf import RunConf
 from airflow_tpu.core.tpu import TPUSpec
+from airflow_tpu.core.usage import Usage, fold
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.hooks.boot import Access
 from airflow_tpu.hooks.grant import bucket_locations, load_catalogue, load_grant, store_root
@@ -164,6 +165,10 @@ class Workbench:
             ssh_keys=public_key_line(self.access.login, self.connections.ssh_conn_id),
             project_number=self.storage.project_number(self.grant.bucket),
         )
+
+    def usage(self, now: dt.datetime) -> Usage:
+        """What this run has used so far, folded from its records in the ledger."""
+        return fold(self.ledger.events(self.key), self.catalogue, now)
 
     def deadline(self, started: dt.datetime) -> dt.datetime:
         """When everything of this run ends."""

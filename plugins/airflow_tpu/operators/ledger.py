@@ -1,14 +1,22 @@
-"""Report what a run used: what was free, what it would have cost, and what was not free."""
+"""Report what was used: what was free, what it would have cost, and what was not free."""
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetAlias
 
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_tpu.hooks.workbench import Workbench
+
+USAGE_ASSET = "tpu-usage"
+"""Asset, and asset alias of the teardown, that tells of every finished run what it has used."""
 
 
 class CloudTPUUsageReportOperator(CloudTPUBaseOperator):
@@ -21,10 +29,55 @@ class CloudTPUUsageReportOperator(CloudTPUBaseOperator):
         """Read, fold, print."""
         from airflow_tpu.core.report import text_report
         from airflow_tpu.core.summary import json_summary
-        from airflow_tpu.core.usage import fold
 
         bench = self.bench(context)
-        usage = fold(bench.ledger.events(bench.key), bench.catalogue, dt.datetime.now(dt.UTC))
+        usage = bench.usage(dt.datetime.now(dt.UTC))
         for line in text_report(usage, bench.grant).splitlines():
             self.log.info("%s", line)
         return json_summary(usage, bench.grant)
+
+
+class CloudTPUMonthlyReportOperator(CloudTPUBaseOperator):
+    """Write the report of a calendar month to ``gs://bucket/prefix/reports/`` of the grant: Markdown, chart, Parquet.
+
+    A repetition writes the same files again; the parts that were still running the first time are then complete.
+
+    :param month: ``2026-11``; empty for the last month that had ended when the DAG run was triggered (templated).
+    :return: the URIs that were written, and the summary of the month.
+    """
+
+    template_fields: Sequence[str] = ("month", "gcp_conn_id", "impersonation_chain")
+
+    def __init__(self, *, month: str = "", **kwargs: Any) -> None:
+        super().__init__(conf={}, **kwargs)
+        self.month = month
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Read the month, fold it, write the files."""
+        from airflow_tpu.core.month import Month
+        from airflow_tpu.core.summary import json_summary
+        from airflow_tpu.hooks.reports import ReportStore
+
+        bench = self.bench(context)
+        month = Month.parse(self.month) if self.month else Month.before(context["dag_run"].run_after)
+        reports = ReportStore(bench.storage, bench.ledger.root)
+        usage = reports.usage(month, bench.catalogue)
+        written = reports.write(usage, month)
+        for uri in written:
+            self.log.info("written: %s", uri)
+        return {"written": written, "summary": json_summary(usage, bench.grant)}
+
+
+def announce(context: Context, outlets: Iterable[object], bench: Workbench) -> None:
+    """Emit the usage of this run as an event of the asset :data:`USAGE_ASSET`, if the task has its alias as an outlet.
+
+    :param context: of the running task; events of a task that fails are lost.
+    :param outlets: of the running task.
+    :param bench: hooks and stores of the run.
+    """
+    from airflow_tpu.core.summary import json_summary
+
+    alias = AssetAlias(USAGE_ASSET)
+    if alias in outlets:
+        summary = json_summary(bench.usage(dt.datetime.now(dt.UTC)), bench.grant)
+        context["outlet_events"][alias].add(Asset(USAGE_ASSET), extra=summary)

@@ -11,6 +11,7 @@ from airflow_tpu.core.events import raise_for
 from airflow_tpu.errors import LeaseLost
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
+from airflow_tpu.operators.ledger import announce
 from airflow_tpu.operators.provision import CloudTPUProvisionOperator
 
 if TYPE_CHECKING:
@@ -69,12 +70,12 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         asked.check()
         if not asyncio.run(self._gone(bench, until)):
             self._defer_until_gone(bench, until)
-        return self._done(bench)
+        return self._done(context, bench)
 
     def execute_gone(self, context: Context, event: Mapping[str, Any] | None = None) -> list[dict[str, str]]:
         """Go on after the trigger has seen everything gone (or fail, and be tried again)."""
         raise_for(event)
-        return self._done(self.bench(context))
+        return self._done(context, self.bench(context))
 
     async def _ask(self, bench: Workbench) -> Release:
         from airflow_tpu.hooks.census import take_census
@@ -114,11 +115,12 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         nobody = Lease(bench.key, "teardown", until, "")
         self.defer(trigger=CloudTPUGoneTrigger(watch=self.watch(nobody, until).to_json()), method_name="execute_gone")
 
-    def _done(self, bench: Workbench) -> list[dict[str, str]]:
+    def _done(self, context: Context, bench: Workbench) -> list[dict[str, str]]:
         from airflow_tpu.core.ledger import Closed
 
         ended = [event for event in bench.ledger.events(bench.key) if isinstance(event, Closed)]
         bench.reservations.release(bench.key.digest)
         bench.leases.release(bench.key)
         self.log.info("nothing of %s is left in the project", bench.key.name)
+        announce(context, self.outlets, bench)
         return [{"node": event.node_id, "reason": str(event.end_reason)} for event in ended]
