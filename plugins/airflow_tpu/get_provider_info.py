@@ -46,7 +46,11 @@ def _options() -> dict[str, dict[str, Any]]:
             "else the copy inside the package.",
             "/opt/airflow/include",
         ),
-        "grant": _option("Name of the grant file in include/grants.", "grant.yaml"),
+        "grant": _option(
+            "Where the grant is: a file in include/grants (grant.yaml if empty), variable:NAME for an Airflow Variable "
+            "with the same YAML, or the gs:// URI of an object.",
+            "grant.yaml",
+        ),
         "insecure_hosts": _option(
             "Hosts that may be reached without TLS or credentials beside loopback and private addresses, "
             "separated by commas.",

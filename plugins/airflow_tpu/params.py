@@ -10,8 +10,7 @@ from airflow_tpu.core.catalogue import Catalogue
 from airflow_tpu.core.conf import MAX_DEADLINE_HOURS, MAX_PREEMPTIONS, MAX_STALL_MINUTES, NODE, QUEUED_RESOURCE
 from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.tpu import Tier
-from airflow_tpu.errors import ConfigError
-from airflow_tpu.hooks.grant import load_catalogue, load_grant
+from airflow_tpu.hooks.grant import grant_at_parse, load_catalogue
 
 WHAT, WHERE, RESULTS, LIMITS = "What to run", "Which TPU", "Where results go", "Limits"
 
@@ -22,7 +21,7 @@ def train_params(script: str = "digits.py", model: str = "") -> dict[str, Param]
     :param script: default script below ``include/train``.
     :param model: default name under which results compete.
     """
-    catalogue, grant = load_catalogue(), _grant()
+    catalogue, grant = load_catalogue(), grant_at_parse()
     return {**_what(script), **_where(catalogue, grant), **_results(grant, model), **_limits()}
 
 
@@ -55,7 +54,7 @@ def _where(catalogue: Catalogue, grant: Grant | None) -> dict[str, Param]:
     types = list(catalogue.single_host_types())
     zones = sorted({zone for kind in types for zone in catalogue.zones_of(kind)})
     first = _first_choice(catalogue, grant) or (types[0], catalogue.zones_of(types[0])[0], Tier.SPOT)
-    free = "\n".join(f"* {row}" for row in grant.allowances) if grant else "No grant file was found."
+    free = "\n".join(f"* {row}" for row in grant.allowances) if grant else "The grant is read when the run starts."
     return {
         "accelerator_type": _choice(types, first[0], "Accelerator type", f"The grant covers:\n{free}"),
         "zone": _choice(zones, first[1], "Zone", "A zone that the grant names for this type; others are billed."),
@@ -154,11 +153,3 @@ def _first_choice(catalogue: Catalogue, grant: Grant | None) -> tuple[str, str, 
         if name is not None and row.zone in catalogue.zones_of(name):
             return name, row.zone, row.tier
     return None
-
-
-def _grant() -> Grant | None:
-    # Without a grant the form still opens; the first task then says what is missing.
-    try:
-        return load_grant()
-    except (ConfigError, FileNotFoundError):
-        return None

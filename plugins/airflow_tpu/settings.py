@@ -37,7 +37,7 @@ def remote_dir() -> Path:
 
 
 def grant_name() -> str:
-    """Name of the grant file below ``include/grants``: option ``grant``."""
+    """Where the grant is: option ``grant``, a file below ``include/grants``, ``variable:NAME`` or a ``gs://`` URI."""
     return _option("grant") or DEFAULT_GRANT
 
 

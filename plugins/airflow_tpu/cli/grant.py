@@ -24,7 +24,7 @@ _MOST_HOURS = 100_000
 
 def import_letter(args: argparse.Namespace) -> int:
     """Read a letter, show what was understood, write the grant file after a yes."""
-    path = Path(args.output) if args.output else settings.include_dir() / "grants" / settings.grant_name()
+    path = Path(args.output) if args.output else _default_path()
     if args.letter == STDIN and not args.yes:
         complain("The letter comes from standard input, so there is nobody to answer: add --yes, or name a file.")
         return REFUSED
@@ -44,6 +44,13 @@ def import_letter(args: argparse.Namespace) -> int:
         file.write(grant_text(grant, letter))
     say(f"Written: {path}")
     return DONE
+
+
+def _default_path() -> Path:
+    """Where Airflow looks for it; beside the example if Airflow reads the grant from somewhere else."""
+    name = settings.grant_name()
+    elsewhere = name.startswith(("gs://", "variable:"))
+    return settings.include_dir() / "grants" / (settings.DEFAULT_GRANT if elsewhere else name)
 
 
 def show(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_tpu import settings
 from airflow_tpu.core.catalogue import Catalogue
 from airflow_tpu.core.grant_file import Grant
-from airflow_tpu.errors import Fault, GrantUnknown
+from airflow_tpu.errors import ConfigError, Fault, GrantUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,19 +17,72 @@ if TYPE_CHECKING:
     from airflow_tpu.hooks.artifacts import ArtifactsHook
 
 
-def load_grant(name: str = "") -> Grant:
-    """Read the grant file.
+VARIABLE = "variable:"
+"""How ``[airflow_tpu] grant`` begins when it names an Airflow Variable."""
 
-    :param name: file below ``include/grants``; empty takes ``[airflow_tpu] grant``.
-    :raises GrantUnknown: there is no such file, or it is not YAML.
+
+def load_grant(name: str = "", storage: ArtifactsHook | None = None) -> Grant:
+    """Read the grant, from wherever ``[airflow_tpu] grant`` says it is.
+
+    :param name: file below ``include/grants``, ``variable:NAME`` for an Airflow Variable, or the ``gs://`` URI of an
+        object; empty takes ``[airflow_tpu] grant``.
+    :param storage: Cloud Storage for a ``gs://`` URI; by default through the connection ``google_cloud_default``.
+    :raises GrantUnknown: there is no such grant, or it is not YAML.
     :raises ConfigError: something in it is wrong; every fault at once.
     """
-    folder = settings.include_dir() / "grants"
     name = name or settings.grant_name()
+    return Grant.parse(_yaml(name, _text(name, storage)))
+
+
+def grant_at_parse() -> Grant | None:
+    """The grant for a form, while a DAG file is parsed: only a file is read, which costs no request.
+
+    :return: None if there is none, if it is wrong (the first task says why), or if it lies elsewhere.
+    """
+    name = settings.grant_name()
+    if name.startswith(("gs://", VARIABLE)):
+        return None
+    try:
+        return load_grant(name)
+    except (ConfigError, FileNotFoundError):
+        return None
+
+
+def _text(name: str, storage: ArtifactsHook | None) -> str:
+    if name.startswith("gs://"):
+        return _object(name, storage)
+    return _variable(name.removeprefix(VARIABLE)) if name.startswith(VARIABLE) else _file(name)
+
+
+def _file(name: str) -> str:
+    folder = settings.include_dir() / "grants"
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
-        raise GrantUnknown([Fault("grant", name, "is not a file of include/grants", _names(folder))], "the grant")
-    return Grant.parse(_yaml(path))
+        elsewhere = (*_names(folder), "variable:NAME", "gs://bucket/grant.yaml")
+        raise GrantUnknown([Fault("grant", name, "is not a file of include/grants", elsewhere)], "the grant")
+    return path.read_text(encoding="utf-8")
+
+
+def _variable(key: str) -> str:
+    from airflow.sdk import Variable
+
+    found = Variable.get(key, default=None)
+    if not isinstance(found, str) or not found.strip():
+        raise GrantUnknown([Fault("grant", f"{VARIABLE}{key}", "names no Airflow Variable with text")], "the grant")
+    return found
+
+
+def _object(uri: str, storage: ArtifactsHook | None) -> str:
+    from google.api_core.exceptions import Forbidden, NotFound
+
+    from airflow_tpu.hooks.artifacts import ArtifactsHook, split_uri
+
+    bucket, name = split_uri(uri)
+    try:
+        return bytes((storage or ArtifactsHook()).download(bucket_name=bucket, object_name=name)).decode("utf-8")
+    except (Forbidden, NotFound, UnicodeDecodeError) as error:
+        problem = "does not exist" if isinstance(error, NotFound) else f"cannot be read: {error}"
+        raise GrantUnknown([Fault("grant", uri, problem)], "the grant") from error
 
 
 @lru_cache(maxsize=1)
@@ -52,13 +105,13 @@ def store_root(grant: Grant) -> str:
     return f"gs://{grant.bucket}/{grant.prefix}"
 
 
-def _yaml(path: Path) -> Any:
+def _yaml(name: str, text: str) -> Any:
     import yaml
 
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise GrantUnknown([Fault("grant", path.name, f"is not YAML: {error}")], "the grant") from error
+        raise GrantUnknown([Fault("grant", name, f"is not YAML: {error}")], "the grant") from error
 
 
 def _names(folder: Path) -> tuple[str, ...]:
