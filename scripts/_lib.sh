@@ -72,15 +72,35 @@ missing_packages() {
     have_nss_wrapper || echo libnss-wrapper
 }
 
+have_postgresql() { command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
+
+# Prints those that are missing for the tests that run a whole Airflow, of processes, as it is run in production.
+missing_servers() {
+    have_postgresql || echo postgresql
+    command -v redis-server >/dev/null || echo redis-server
+}
+
 may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
 
 apt_install() {
     step "apt-get install $*"
-    # Daemons that a package would start (sshd) have no business on this machine: the local cloud starts its own.
+    # Daemons that a package would start (sshd, PostgreSQL, Redis) have no business on this machine: we start our own.
     if ! { DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq -y --no-install-recommends "$@" ||
         { apt-get update -qq && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq -y --no-install-recommends "$@"; }; } >/dev/null; then
         return 1
     fi
+}
+
+# The same for the servers that tests/airflow starts for itself; without them those tests fail.
+ensure_servers() {
+    local -a missing
+    mapfile -t missing < <(missing_servers)
+    [ ${#missing[@]} -gt 0 ] || return 0
+    if may_install && apt_install "${missing[@]}"; then
+        return 0
+    fi
+    say "note: missing ${missing[*]}: the tests in tests/airflow will fail."
+    say "      To have them:  sudo apt-get install ${missing[*]}"
 }
 
 # Installs what is missing where that is allowed (root, apt-get), else says what runs less real without it.

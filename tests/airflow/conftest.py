@@ -1,0 +1,58 @@
+"""One Airflow of real processes and one local cloud for all tests of this folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from localcloud.server import LocalCloudConfig
+from localcloud.testing import BackgroundCloud
+from tests.airflow import variants
+from tests.airflow.runs import SCRIPT
+from tests.airflow.stack import Stack
+from tests.airflow.stage import Stage
+from tests.dags.evidence import BUCKET, upload
+
+
+@pytest.fixture(scope="session")
+def airflow_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BackgroundCloud]:
+    """A local cloud that has the script."""
+    config = LocalCloudConfig(state_dir=tmp_path_factory.mktemp("cloud"), buckets={BUCKET: "US-CENTRAL1"})
+    with BackgroundCloud(config) as cloud:
+        script = Path(__file__).parent / "files" / "steady.py"
+        assert upload(cloud, "scripts/steady.py", script.read_text(encoding="utf-8")) == SCRIPT
+        yield cloud
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory, airflow_cloud: BackgroundCloud) -> Iterator[Stack]:
+    """Airflow, up and healthy; afterwards none of its processes is left."""
+    dags = tmp_path_factory.mktemp("dags")
+    variants.write(dags)
+    key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    ssh = {"conn_type": "ssh", "login": "trainer", "extra": {"private_key": key.decode()}}
+    connections = {
+        "AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT": json.dumps(airflow_cloud.endpoints.airflow_connection()),
+        "AIRFLOW_CONN_TPU_SSH_DEFAULT": json.dumps(ssh),
+    }
+    with Stack(tmp_path_factory.mktemp("airflow"), dags, connections) as running:
+        yield running
+    assert running.survivors() == []
+
+
+@pytest.fixture(scope="session")
+def stage(stack: Stack, airflow_cloud: BackgroundCloud, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """The stories of all chosen tests, begun at once."""
+    with ThreadPoolExecutor(32) as pool:
+        stage = Stage(stack, airflow_cloud, pool)
+        for item in request.session.items:
+            story = getattr(getattr(item, "function", None), "story", None)
+            if story is not None:
+                stage.begin(item.name, *story)
+        yield stage

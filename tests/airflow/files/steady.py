@@ -1,0 +1,50 @@
+"""A training that goes on until somebody lets it end: until the object ``go/$STORY`` is in the bucket."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+BUCKET = os.environ["STORAGE_EMULATOR_HOST"] + "/storage/v1/b/trc-local/o/"
+UPLOAD = os.environ["STORAGE_EMULATOR_HOST"] + "/upload/storage/v1/b/trc-local/o?uploadType=media&name="
+STORY, ATTEMPT = os.environ["STORY"], os.environ["TRC_ATTEMPT"]
+OUTPUT = Path(os.environ["TRC_OUTPUT_DIR"])
+
+
+def may_end() -> bool:
+    """Whether the object is there."""
+    try:
+        with urllib.request.urlopen(f"{BUCKET}go%2F{STORY}", timeout=30):
+            return True
+    except urllib.error.HTTPError as error:
+        if error.code != 404:
+            raise
+        return False
+
+
+def say(line: str) -> None:
+    """Write a line of the log, at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Say that a copy has begun, then step."""
+    urllib.request.urlopen(f"{UPLOAD}starts%2F{STORY}%2F{ATTEMPT}-{time.time_ns()}", b"begun", 30).close()
+    say(f"begin attempt {ATTEMPT}")
+    step = 0
+    while not may_end():
+        say(f"step {step} done")
+        (OUTPUT / "new.json").write_text(json.dumps({"step": step}))
+        os.replace(OUTPUT / "new.json", OUTPUT / "progress.json")
+        step += 1
+        time.sleep(1)
+    (OUTPUT / "model.txt").write_text("trained")
+
+
+main()

@@ -1,0 +1,254 @@
+"""One DAG run as a person sees it, drives it through the REST API, and finds what it has left in the cloud."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote
+
+import psutil
+
+from airflow_tpu.core.names import RunKey
+from localcloud.testing import BackgroundCloud, eventually
+from tests.airflow.stack import Stack
+from tests.compose.rest import Client
+from tests.dags.evidence import BUCKET, bucket
+
+PATIENCE = 150.0
+"""Seconds for whatever has to happen: many runs share two slow cores. Nothing waits that long when all is well."""
+POLL = 1.0
+"""Seconds between two looks: each is work for the api-server, and a dozen runs are looked at."""
+OVER = ("success", "failed", "upstream_failed", "skipped", "removed")
+SCRIPT = f"gs://{BUCKET}/scripts/steady.py"
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A run of the training DAG, or of a variant of it.
+
+    :param stack: the Airflow it runs in.
+    :param client: a user.
+    :param cloud: where its TPU is.
+    :param dag: id of the DAG.
+    :param name: id of the DAG run; also in the environment of its training, wherever that runs.
+    """
+
+    stack: Stack
+    client: Client
+    cloud: BackgroundCloud
+    dag: str
+    name: str
+
+    # --- what a person does ---
+
+    def trigger(self, **conf: Any) -> None:
+        """Press Trigger, with some fields of the form filled in."""
+        form = {"script": SCRIPT, "provisioning": "node", "zone": "us-central1-f", "tier": "spot"}
+        form["environment"] = f"STORY={self.name}"
+        body = {"dag_run_id": self.name, "logical_date": None, "conf": {**form, **conf}}
+        self.client.call(f"/api/v2/dags/{self.dag}/dagRuns", body)
+
+    def befall(self, point: str, match: dict[str, str], **params: Any) -> None:
+        """Script a fault of the cloud for this run; that it has struck is seen at the end."""
+        self.cloud.cloud.faults.add({"id": self.name, "point": point, "match": match, "times": 1, "params": params})
+
+    def let_end(self) -> None:
+        """Let the training come to its end by itself."""
+        bucket(self.cloud).blob(f"go/{self.name}").upload_from_string("go")
+
+    def mark(self, task: str, state: str) -> None:
+        """Mark one task."""
+        self.client.call(self._task_path(task), {"new_state": state}, "PATCH")
+
+    def mark_run(self, state: str) -> None:
+        """Mark the DAG run."""
+        self.client.call(self.path, {"state": state}, "PATCH")
+
+    def clear(self, task: str) -> list[str]:
+        """Clear one task; returns what Airflow clears with it."""
+        body = {"dry_run": False, "dag_run_id": self.name, "task_ids": [task], "only_failed": False}
+        answer = self.client.call(f"/api/v2/dags/{self.dag}/clearTaskInstances", body)
+        return sorted(item["task_id"] for item in answer["task_instances"])
+
+    def pause(self, is_paused: bool) -> None:
+        """Pause the DAG, or let it go on."""
+        self.client.call(f"/api/v2/dags/{self.dag}", {"is_paused": is_paused}, "PATCH")
+
+    def expire(self) -> None:
+        """Let the run's lease have ended a minute ago, as if its deadline had passed."""
+        blob = bucket(self.cloud).blob(f"airflow-tpu/leases/{self.key.name}.json")
+        end = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=1)
+        blob.upload_from_string(json.dumps({**json.loads(blob.download_as_bytes()), "expires_at": end.isoformat()}))
+
+    def reap(self) -> None:
+        """Run the reaper: once for a TPU that is left, and once more for the books of one that is gone."""
+        for number in (1, 2):
+            reaper = replace(self, dag="tpu_reaper", name=f"{self.name}-{number}")
+            self.client.call("/api/v2/dags/tpu_reaper/dagRuns", {"dag_run_id": reaper.name, "logical_date": None})
+            assert reaper.until_over() == {"reap": "success"}
+            eventually(self.resources, lambda found: not found, PATIENCE, POLL)
+
+    def delete(self) -> int:
+        """Delete the DAG run; returns the status code of the answer."""
+        return status_of(self.client, self.path, "DELETE")
+
+    # --- what a person sees ---
+
+    @property
+    def path(self) -> str:
+        """Of the DAG run in the REST API."""
+        return f"/api/v2/dags/{self.dag}/dagRuns/{quote(self.name, safe='')}"
+
+    @property
+    def state(self) -> str:
+        """Of the DAG run."""
+        return str(self.client.call(self.path)["state"])
+
+    def task(self, task: str) -> dict[str, Any]:
+        """One task, all that Airflow tells of it."""
+        found: dict[str, Any] = self.client.call(self._task_path(task))
+        return found
+
+    def tasks(self) -> dict[str, str]:
+        """State of every task."""
+        found = self.client.call(f"{self.path}/taskInstances")["task_instances"]
+        return {item["task_id"]: str(item["state"]) for item in found}
+
+    def until(self, task: str, *states: str, tries: int = 1) -> dict[str, Any]:
+        """Wait until a task is in one of some states, in its first or a later try."""
+        return eventually(
+            lambda: self.task(task),
+            lambda found: found["state"] in states and found["try_number"] >= tries,
+            PATIENCE,
+            POLL,
+        )
+
+    def until_over(self) -> dict[str, str]:
+        """Wait until the DAG run and all its tasks have ended; returns the tasks' states."""
+        eventually(lambda: self.state, lambda state: state in ("success", "failed"), PATIENCE, POLL)
+        return eventually(self.tasks, lambda found: all(state in OVER for state in found.values()), PATIENCE, POLL)
+
+    def until_training(self, state: str, copies: int = 1) -> None:
+        """Wait until the training steps and its task is in a state, ``running`` or ``deferred``.
+
+        :param copies: how many have been started by then.
+        """
+        eventually(lambda: len(self.starts()), lambda count: count >= copies, PATIENCE, POLL)
+        self.until("train", state)
+
+    def triggerer(self) -> str:
+        """Name of the triggerer that runs the trigger of the training; empty while there is none."""
+        return str((self.task("train")["triggerer_job"] or {}).get("hostname") or "")
+
+    def log(self, task: str, tries: int = 1) -> str:
+        """The task's log, as the UI shows it."""
+        lines = self.client.call(f"{self._task_path(task)}/logs/{tries}?full_content=true")["content"]
+        return "\n".join(line["event"] if isinstance(line, dict) else line for line in lines)
+
+    def steps(self, tries: int = 1) -> list[int]:
+        """Numbers of the steps in the log of the training, in order."""
+        return [int(number) for number in re.findall(r"step (\d+) done", self.log("train", tries))]
+
+    # --- what is in the cloud ---
+
+    @property
+    def key(self) -> RunKey:
+        """What every name is derived from."""
+        return RunKey(self.dag, self.name)
+
+    def starts(self) -> list[str]:
+        """Every copy of the training that has ever begun."""
+        names = (blob.name for blob in bucket(self.cloud).list_blobs(prefix=f"starts/{self.name}/"))
+        return [name.rpartition("/")[2] for name in names]
+
+    def alive(self) -> list[int]:
+        """Processes of the training that live, on whichever TPU VM."""
+        return [process.pid for process in psutil.process_iter() if self._trains(process)]
+
+    def resources(self) -> list[str]:
+        """Nodes and queued resources of this run that are there."""
+        rows = self.cloud.snapshot()
+        names = [row["name"].rpartition("/")[2] for kind in rows.values() for row in kind]
+        return sorted(name for name in names if name.startswith(f"{self.key.name}-"))
+
+    def deletes(self) -> dict[str, int]:
+        """How many deletes of each node or queued resource the API has accepted."""
+        found: dict[str, int] = {}
+        for call in self.cloud.call(lambda: list(self.cloud.cloud.meter.audit.calls)):
+            name = call.resource.rpartition("/")[2]
+            if call.code == 0 and "/Delete" in call.method and name.startswith(f"{self.key.name}-"):
+                found[name] = found.get(name, 0) + 1
+        return found
+
+    def ledger(self) -> dict[str, dict[str, Any]]:
+        """The *closed* event of each incarnation, by node; None while it is open."""
+        found: dict[str, dict[str, Any]] = {}
+        for blob in bucket(self.cloud).list_blobs():
+            kind = blob.name.rpartition("/")[2]
+            if "/ledger/" in f"/{blob.name}" and self.key.name in blob.name and kind in ("opened.json", "closed.json"):
+                event = json.loads(blob.download_as_bytes())
+                found.setdefault(event["node_id"], {}).update({kind.removesuffix(".json"): event})
+        return found
+
+    def charged(self) -> float:
+        """READY seconds by the ledger."""
+        events = [event["closed"] for event in self.ledger().values()]
+        spans = [(event["ready_at"], event["ended_at"]) for event in events if event["ready_at"]]
+        return sum((instant(end) - instant(start)).total_seconds() for start, end in spans)
+
+    def metered(self) -> float:
+        """READY seconds by the meter."""
+        rows = self.cloud.meter()["nodes"]
+        return float(sum(row["ready_seconds"] for row in rows if f"/{self.key.name}-" in row["name"]))
+
+    def assert_nothing_left(self, charged_more: float = 1.0) -> None:
+        """No TPU, no process, each TPU deleted once, the ledger closed and as the meter has it.
+
+        :param charged_more: seconds that the ledger may count more than the meter.
+        """
+        assert eventually(self.resources, lambda found: not found, PATIENCE, POLL) == []
+        assert self.alive() == []
+        assert self.name not in self.cloud.cloud.faults.unused()
+        deletes = self.deletes()
+        assert set(deletes.values()) <= {1}, deletes
+        ledger, metered = self.ledger(), self.metered()
+        assert all("closed" in events for events in ledger.values()), ledger
+        assert -0.5 <= self.charged() - metered <= charged_more, (metered, ledger)
+
+    def _trains(self, process: psutil.Process) -> bool:
+        try:
+            return process.environ().get("STORY") == self.name and "steady.py" in " ".join(process.cmdline())
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return False
+
+    def _task_path(self, task: str) -> str:
+        return f"{self.path}/taskInstances/{task}"
+
+
+def instant(text: str) -> dt.datetime:
+    """An instant of the ledger."""
+    return dt.datetime.fromisoformat(text)
+
+
+def status_of(client: Client, path: str, method: str, body: dict[str, Any] | None = None) -> int:
+    """Status code of the answer to a call."""
+    try:
+        client.call(path, body, method)
+    except HTTPError as error:
+        return error.code
+    except json.JSONDecodeError:
+        return 204
+    return 200
+
+
+def refusal(run: TrainingRun, form: dict[str, Any]) -> str:
+    """Why Airflow does not take what was filled into the form; empty if it does."""
+    try:
+        run.trigger(**form)
+    except HTTPError as error:
+        return str(json.load(error)["detail"])
+    return ""

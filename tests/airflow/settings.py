@@ -1,0 +1,85 @@
+"""Configuration of the Airflow of these tests: what a production Airflow has, and what suits two slow cores."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.scripts.whole_chain import ROOT
+
+CONFIG = Path(__file__).parent / "files" / "config"
+PRELOAD = (
+    "airflow.providers.google.common.hooks.base_google google.cloud.tpu_v2 google.cloud.storage asyncssh "
+    "airflow.sdk.execution_time.task_runner airflow_tpu.params airflow_tpu.task_groups airflow_tpu.operators.run "
+    "airflow_tpu.hooks.workbench airflow_tpu.hooks.boot airflow_tpu.hooks.follow airflow_tpu.hooks.reap"
+)
+"""What a task of ours imports; the scheduler and the Celery worker, whose forks the tasks are, do it once."""
+
+_CORE = {
+    "plugins_folder": str(ROOT / "plugins"),
+    "load_examples": "False",
+    "executor": "LocalExecutor,CeleryExecutor",
+    # A run that is followed in its worker holds a place for as long as its story goes on.
+    "parallelism": "32",
+    "dags_are_paused_at_creation": "False",
+    "dagbag_import_timeout": "120",
+    "simple_auth_manager_all_admins": "True",
+    "hostname_callable": "airflow_local_settings.host",
+    "fernet_key": "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
+}
+_QUICK = {
+    "api_auth": {"jwt_secret": "only for these tests, " * 4},
+    "dag_processor": {"refresh_interval": "5", "min_file_process_interval": "5"},
+    "scheduler": {"task_instance_heartbeat_timeout": "60", "scheduler_idle_sleep_time": "0.3"},
+    # How soon one triggerer takes over what another one had.
+    "triggerer": {"job_heartbeat_sec": "2", "triggerer_health_check_threshold": "15"},
+    "airflow_tpu": {"grant": "local.yaml", "inline_seconds": "3", "retry_seconds": "5"},
+}
+
+
+@dataclass(frozen=True)
+class Servers:
+    """What the processes of Airflow talk to.
+
+    :param database: SQLAlchemy address of the metadata database.
+    :param broker: address of Redis.
+    :param api: URL of the api-server.
+    """
+
+    database: str
+    broker: str
+    api: str
+
+
+def environment(home: Path, dags: Path, servers: Servers) -> dict[str, str]:
+    """Environment of every process; settings of this test process's own Airflow are left out."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    sections = {
+        **_QUICK,
+        "core": {**_CORE, "dags_folder": str(dags), "execution_api_server_url": f"{servers.api}/execution/"},
+        "database": {"sql_alchemy_conn": servers.database},
+        "celery": {
+            "broker_url": servers.broker,
+            "result_backend": servers.database.replace("postgresql+psycopg2", "db+postgresql"),
+        },
+        "api": {
+            "host": "127.0.0.1",
+            "port": servers.api.rpartition(":")[2],
+            "workers": "1",
+            "base_url": servers.api,
+            "secret_key": "only for these tests",
+        },
+    }
+    options = {
+        f"AIRFLOW__{section}__{key}".upper(): value for section, keys in sections.items() for key, value in keys.items()
+    }
+    return {
+        **own,
+        **options,
+        "AIRFLOW_HOME": str(home),
+        "PYTHONPATH": f"{ROOT / 'plugins'}{os.pathsep}{CONFIG}",
+        "SPT_NOENV": "1",  # setproctitle would write over the environment, by which the processes are found
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
+    }

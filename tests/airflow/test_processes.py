@@ -1,0 +1,315 @@
+"""What people do to a training through Airflow, and what befalls Airflow itself: real processes on PostgreSQL.
+
+Tests marked ``together`` are stories that all begin at once, when the first of them is waited for; the others follow,
+one by one, and end processes that all of Airflow needs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from localcloud.testing import eventually
+from tests.airflow.runs import PATIENCE, POLL, TrainingRun, refusal, status_of
+from tests.airflow.stage import Stage, together
+from tests.airflow.variants import BROKEN, CELERY, PAUSED, REMOVED, TIMED, TRAIN, WORKING
+
+# The first test waits for Airflow to come up, and for its story among all the others.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SEEN_LATE = 60.0
+"""Seconds that the ledger may have more than the meter where nobody of ours was there when a TPU came or went: it
+counts from before the one and to after the other, never too little."""
+
+
+def ends_red(run: TrainingRun) -> None:
+    """The training has failed and left nothing, and only one copy of it ever ran."""
+    tasks = run.until_over()
+    assert (tasks["train"], tasks["copy"], tasks["delete"]) == ("failed", "upstream_failed", "success")
+    assert run.state == "failed"
+    assert len(run.starts()) == 1
+    run.assert_nothing_left(SEEN_LATE)
+
+
+def ends_green(run: TrainingRun, copies: int = 1, charged_more: float = 1.0) -> None:
+    """The training has come to its end and left nothing but its artifacts."""
+    tasks = run.until_over()
+    assert set(tasks.values()) == {"success"}, tasks
+    assert run.state == "success"
+    assert len(run.starts()) == copies
+    run.assert_nothing_left(charged_more)
+
+
+def kill_worker(run: TrainingRun, task: str) -> None:
+    """Kill the process that a task runs in; the scheduler has it tried again."""
+    run.until(task, "running")
+    os.kill(eventually(lambda: run.task(task)["pid"], lambda pid: pid is not None, PATIENCE, POLL), signal.SIGKILL)
+    run.until(task, "up_for_retry")
+
+
+# --- ended by a person ---
+
+
+@together(WORKING)
+def test_marked_failed_while_running(run: TrainingRun) -> None:
+    """The training dies with its TPU, which is deleted once, and the run is red."""
+    run.trigger()
+    run.until_training("running")
+    run.mark("train", "failed")
+    ends_red(run)
+
+
+@together(TRAIN)
+def test_marked_failed_while_deferred(run: TrainingRun) -> None:
+    """The same happens when the training is followed by a triggerer."""
+    run.trigger()
+    run.until_training("deferred")
+    run.mark("train", "failed")
+    ends_red(run)
+
+
+@together(WORKING)
+def test_marked_failed_while_it_waits_for_its_next_try(run: TrainingRun) -> None:
+    """A training that lives on while its task waits for the next try dies with its TPU."""
+    run.trigger()
+    run.until_training("running")
+    kill_worker(run, "train")
+    assert len(run.alive()) == 1
+    run.mark("train", "failed")
+    ends_red(run)
+
+
+@together(TRAIN)
+def test_marked_failed_while_it_waits_for_capacity(run: TrainingRun) -> None:
+    """A request that waits in Google's queue is taken back, once, and costs nothing."""
+    run.befall("queued.timeline", {"queued": run.key.node_id(1)}, wait="forever")
+    run.trigger(provisioning="queued-resource")
+    run.until("create", "deferred")
+    run.mark("create", "failed")
+    tasks = run.until_over()
+    assert (tasks["create"], tasks["train"], tasks["delete"]) == ("failed", "upstream_failed", "success")
+    assert run.state == "failed"
+    assert run.metered() == 0.0
+    run.assert_nothing_left()
+
+
+@together(WORKING)
+def test_marked_success_while_running(run: TrainingRun) -> None:
+    """What the training has written so far is copied before its TPU is deleted."""
+    run.trigger()
+    run.until_training("running")
+    run.mark("train", "success")
+    ends_green(run)
+
+
+@together(TRAIN)
+def test_marked_success_while_deferred(run: TrainingRun) -> None:
+    """The same happens when the training is followed by a triggerer."""
+    run.trigger()
+    run.until_training("deferred")
+    run.mark("train", "success")
+    ends_green(run)
+
+
+@together(TRAIN)
+def test_run_marked_failed_and_deleted(run: TrainingRun) -> None:
+    """A run that goes on cannot be deleted; marked failed it leaves nothing, and can."""
+    run.trigger()
+    run.until_training("deferred")
+    assert run.delete() == 409
+    run.mark_run("failed")
+    tasks = run.until_over()
+    assert (tasks["train"], tasks["copy"], tasks["delete"]) == ("failed", "skipped", "success")
+    run.assert_nothing_left(SEEN_LATE)
+    assert run.delete() == 204
+
+
+@together(WORKING)
+def test_cleared_while_running(run: TrainingRun) -> None:
+    """The old attempt ends before the new one, which has a TPU and a training of its own."""
+    run.trigger()
+    run.until_training("running")
+    assert run.clear("train") == ["delete", "lease", "train"]
+    run.until_training("running", copies=2)
+    assert len(run.alive()) == 1
+    run.let_end()
+    ends_green(run, copies=2, charged_more=SEEN_LATE)
+
+
+@together(TRAIN)
+def test_cleared_while_deferred(run: TrainingRun) -> None:
+    """The new attempt adopts the training, or replaces it if the old one has ended it first; there never are two."""
+    run.trigger()
+    run.until_training("deferred")
+    assert run.clear("train") == ["delete", "lease", "train"]
+    run.until("train", "deferred", tries=2)
+    assert len(run.alive()) == 1
+    copies = len(run.starts())
+    assert copies in (1, 2)
+    run.let_end()
+    ends_green(run, copies, SEEN_LATE)
+
+
+# --- ended by time, or by nobody ---
+
+
+@together(TIMED)
+def test_execution_timeout(run: TrainingRun) -> None:
+    """The TPU goes with the try that took too long, and its training with it."""
+    run.trigger()
+    run.until_training("running")
+    run.until("train", "up_for_retry")
+    assert eventually(run.resources, lambda found: not found, PATIENCE, POLL) == []
+    assert run.alive() == []
+    run.mark("train", "failed")
+    ends_red(run)
+
+
+@together(PAUSED)
+def test_paused_beyond_its_deadline(run: TrainingRun) -> None:
+    """The deadline alert takes the TPU although no task of the DAG is started any more."""
+    run.trigger()
+    run.until_training("deferred")
+    run.pause(True)
+    run.expire()
+    assert eventually(run.resources, lambda found: not found, PATIENCE, POLL) == []
+    assert run.alive() == []
+    run.pause(False)
+    ends_red(run)
+
+
+@together(BROKEN)
+def test_file_broken(run: TrainingRun) -> None:
+    """The same holds for a DAG whose file can no longer be loaded; the reaper closes its books."""
+    run.trigger()
+    run.until_training("deferred")
+    (run.stack.dags / f"{BROKEN}.py").write_text("import nothing_of_that_name  # airflow dag\n")
+    run.expire()
+    assert eventually(run.resources, lambda found: not found, PATIENCE, POLL) == []
+    run.reap()
+    run.assert_nothing_left(SEEN_LATE)
+
+
+@together(REMOVED)
+def test_file_removed(run: TrainingRun) -> None:
+    """The reaper takes the TPU of a run whose DAG has been deleted, file and all, and closes its books."""
+    run.trigger()
+    run.until_training("deferred")
+    (run.stack.dags / f"{REMOVED}.py").unlink()
+    assert status_of(run.client, f"/api/v2/dags/{REMOVED}", "DELETE") == 204
+    run.reap()
+    run.assert_nothing_left(SEEN_LATE)
+
+
+# --- processes that die ---
+
+
+@together(WORKING)
+def test_worker_killed_while_creating(run: TrainingRun) -> None:
+    """The next try adopts the request that the dead one has made."""
+    run.befall("queued.timeline", {"queued": run.key.node_id(1)}, wait=20)
+    run.trigger(provisioning="queued-resource")
+    eventually(run.resources, bool, PATIENCE, POLL)
+    kill_worker(run, "create")
+    run.let_end()
+    ends_green(run, charged_more=SEEN_LATE)
+    assert list(run.ledger()) == [run.key.node_id(1)]
+
+
+@together(WORKING)
+def test_worker_killed_while_training(run: TrainingRun) -> None:
+    """The training lives on, and the next try follows it."""
+    run.trigger()
+    run.until_training("running")
+    kill_worker(run, "train")
+    run.until("train", "running", tries=2)
+    run.let_end()
+    ends_green(run)
+
+
+@together(WORKING)
+def test_worker_killed_while_copying(run: TrainingRun) -> None:
+    """The next try copies what is still on the TPU."""
+    upload = {"object": f"*{run.key.name}/attempt-1/*", "method": "POST"}
+    run.befall("gcs.request", upload, action="delay", seconds=20)
+    run.trigger()
+    run.let_end()
+    kill_worker(run, "copy")
+    ends_green(run)
+
+
+@together(CELERY)
+def test_celery(run: TrainingRun) -> None:
+    """A whole run succeeds in a Celery worker that gets its tasks from Redis."""
+    run.trigger()
+    run.let_end()
+    ends_green(run)
+    assert "tpu_train_celery" in run.stack.log("worker")
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "text-for-a-number": ({"seed": "3"}, "seed: '3' is not of type 'integer'"),
+    "nothing-for-a-number": ({"seed": None}, "seed: None is not of type 'integer'"),
+    "empty-text": ({"script": ""}, "script: '' should be non-empty"),
+    "nothing-for-a-text": ({"script": None}, "script: None is not of type 'string'"),
+}
+TAKEN: dict[str, dict[str, Any]] = {
+    "fraction-that-is-whole": {"seed": 3.0},
+    "nothing-where-that-is-allowed": {"arguments": None},
+}
+
+
+@together(TRAIN)
+def test_form(run: TrainingRun) -> None:
+    """A value of a wrong type is refused by name, an unknown field by the first task; neither has touched the cloud."""
+    for name, (form, message) in REFUSED.items():
+        assert message in refusal(replace(run, name=name), form)
+    taken = [replace(run, name=name) for name in TAKEN]
+    for other in taken:
+        other.trigger(**TAKEN[other.name])
+    run.trigger(sed=3)
+    run.until("check_grant", "failed")
+    assert run.resources() == []
+    assert run.until_over()["create"] == "upstream_failed"
+    for other in taken:
+        other.until("check_grant", "success")
+        other.let_end()
+        ends_green(other)
+
+
+# --- what all of Airflow needs ---
+
+
+def test_triggerer_moved_then_killed(stage: Stage) -> None:
+    """The training lives through both: a trigger that moves stops nothing, one that dies is run by the other."""
+    stage.quiet()
+    run = stage.run(TRAIN, "triggerers")
+    run.trigger()
+    run.until_training("deferred")
+    first = eventually(run.triggerer, bool, PATIENCE, POLL)
+    stage.stack.signal(first, signal.SIGSTOP)
+    second = eventually(run.triggerer, lambda name: name not in ("", first), PATIENCE, POLL)
+    stage.stack.signal(first, signal.SIGCONT)
+    eventually(lambda: run.log("train"), lambda log: "this trigger was moved" in log, PATIENCE, POLL)
+    stage.stack.kill(second)
+    eventually(run.triggerer, lambda name: name == first, PATIENCE, POLL)
+    assert (len(run.alive()), run.deletes()) == (1, {})
+    stage.stack.start(second)
+    run.let_end()
+    ends_green(run)
+
+
+def test_scheduler_killed(stage: Stage) -> None:
+    """A scheduler that dies with all its workers stops no training; the next one carries the run to its end."""
+    stage.quiet()
+    run = stage.run(TRAIN, "scheduler")
+    run.trigger()
+    run.until_training("deferred")
+    stage.stack.kill("scheduler")
+    stage.stack.start("scheduler")
+    run.let_end()
+    ends_green(run)
