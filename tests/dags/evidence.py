@@ -63,3 +63,14 @@ def names_left(cloud: BackgroundCloud) -> list[str]:
     """Short names of the nodes and queued resources that are there."""
     rows = cloud.snapshot()
     return sorted(row["name"].rpartition("/")[2] for kind in rows.values() for row in kind)
+
+
+def usage_events(run_id: str) -> list[dict[str, Any]]:
+    """Extras of the events of the asset ``tpu-usage`` that a DAG run has emitted."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    query = select(AssetEvent.extra).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+    with create_session() as session:
+        return list(session.scalars(query.where(AssetModel.name == "tpu-usage", AssetEvent.source_run_id == run_id)))

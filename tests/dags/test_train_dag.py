@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_tpu.cli.main import main
+from localcloud.audit import entries
 from localcloud.testing import BackgroundCloud
-from tests.dags.evidence import ledger_seconds, metered_seconds, names_left, objects, upload
+from tests.dags.evidence import ledger_seconds, metered_seconds, names_left, objects, upload, usage_events
 
 pytestmark = pytest.mark.slow
 
@@ -34,8 +38,11 @@ def test_trains_copies_reports_and_leaves_nothing(cloud: BackgroundCloud, run_da
     assert names_left(cloud) == []
 
 
-def test_failing_script_loses_its_tpu_but_not_its_work(cloud: BackgroundCloud, run_dag: Run) -> None:
-    """Exit code and last lines are in the error, log and files in the bucket, the TPU is gone, the run is red."""
+def test_failing_script_loses_its_tpu_but_not_its_work(cloud: BackgroundCloud, run_dag: Run, tmp_path: Path) -> None:
+    """Exit code and last lines are in the error, log and files in the bucket, the TPU is gone, the run is red.
+
+    Its usage has left as an event of the asset, and the cloud's own log of creates and deletes agrees with the ledger.
+    """
     outcome = run_dag(script=upload(cloud, "scripts/it fails.py", FAILING), provisioning="node")
     assert outcome.state == "failed"
     assert outcome.tasks["train"] == "failed"
@@ -49,3 +56,9 @@ def test_failing_script_loses_its_tpu_but_not_its_work(cloud: BackgroundCloud, r
     assert any(name.endswith("/attempt-1/log.txt") for name in names)
     assert any(name.endswith("/attempt-1/output/half.txt") for name in names)
     assert names_left(cloud) == []
+    (event,) = usage_events(outcome.run_id)
+    assert [row["run_id"] for row in event["incarnations"]] == [outcome.run_id]
+    assert event["covered"]["chip_hours"] > 0
+    export = tmp_path / "audit.json"
+    export.write_text(json.dumps(entries(cloud.cloud.config.state_dir)), encoding="utf-8")
+    assert main(["usage", "reconcile", str(export)]) == 0

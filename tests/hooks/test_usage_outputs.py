@@ -159,6 +159,7 @@ def test_the_teardown_tells_what_was_used(site: Site, monkeypatch: pytest.Monkey
 
     (event,) = tear_down([alias])[alias].asset_alias_events
     assert (event.dest_asset_key.name, event.dest_asset_key.uri) == (USAGE_ASSET, Asset(USAGE_ASSET).uri)
-    assert event.extra["incarnations"][0]["node_id"] == KEY.node_id(1)
+    extra: Any = event.extra
+    assert extra["incarnations"][0]["node_id"] == KEY.node_id(1)
     assert len(json.dumps(event.extra)) < LIMIT
     assert len(tear_down([])) == 0
