@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from hypothesis import given, settings
@@ -17,6 +19,8 @@ from airflow_tpu.core.usage_csv import csv_text
 from airflow_tpu.core.usage_parquet import parquet_bytes
 from airflow_tpu.core.usage_rows import COLUMNS
 from tests.unit.core.made_ledger import ASKED, NOW, ROW, closed, ledgers, opened
+
+SQL = Path(__file__).parents[3] / "include" / "bigquery" / "usage.sql"
 
 
 def parquet(usage: Usage) -> list[dict[str, object]]:
@@ -73,3 +77,11 @@ def test_a_paid_tpu_has_no_allowance(catalogue: Catalogue) -> None:
     first, second = parquet(fold(events, catalogue, NOW))
     assert (first["allowance"], first["covered"]) == (ROW, True)
     assert (second["allowance"], second["covered"], second["paid_reason"]) == (None, False, "deadline")
+
+
+def test_bigquery_s_table_has_the_same_columns() -> None:
+    """Name and type, in the same order as in the Parquet files it reads; every column of such a table may be NULL."""
+    sql = SQL.read_text(encoding="utf-8")
+    found = re.findall(r"^  (\w+) ([A-Z0-9]+),?$", sql, re.MULTILINE)
+    assert found == [(column.name, str(column.kind)) for column in COLUMNS]
+    assert "gs://BUCKET/PREFIX/reports/*.parquet" in sql
