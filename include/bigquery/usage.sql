@@ -1,6 +1,6 @@
 -- The monthly tables of the usage as an external table of BigQuery: it reads the Parquet files in the bucket where they
 -- lie, nothing is loaded or copied. Replace PROJECT, DATASET, BUCKET and PREFIX; the data set has to be in the
--- location of the bucket. A query is billed by the bytes it reads (kilobytes here), and is not covered by the grant.
+-- location of the bucket. Queries are billed, and not covered by the grant.
 CREATE OR REPLACE EXTERNAL TABLE `PROJECT.DATASET.tpu_usage` (
   node_id STRING,
   dag_id STRING,
