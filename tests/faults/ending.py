@@ -61,7 +61,7 @@ def _check_seconds(project: Project, opened: Opened, event: Closed) -> None:
     what = f"{event.node_id}: {booked:.3f} s in the ledger, {metered:.3f} s on the meter, {event}"
     if event.time_source is TimeSource.API and event.ready_at is not None:
         assert abs(booked - metered) < EXACT, project.story(what)
-    if event.node_id not in project.vanished:
+    if event.node_id not in project.vanished | project.unbooked:
         assert booked > metered - EXACT, project.story(what)
     asked = (opened.requested_at - project.cloud.clock.now()).total_seconds() + project.cloud.clock.monotonic()
     assert booked <= project.closed_at[event.node_id] - asked + EXACT, project.story(what)

@@ -18,8 +18,7 @@ from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.ledger import LedgerStore
 from airflow_tpu.hooks.provision import Order, Provisioner, Target
 from airflow_tpu.hooks.reap import RunState, close_forgotten, forget_leases, lease_states, reap, release_forgotten
-from airflow_tpu.hooks.release import abandon as abandoned
-from airflow_tpu.hooks.release import close_ended, close_incarnations, delete_seen
+from airflow_tpu.hooks.release import abandon, close_ended, close_incarnations, delete_seen
 from airflow_tpu.hooks.reservations import ReservationStore
 from airflow_tpu.hooks.waits import Arrival, Pace, until_gone, until_ready
 from tests.faults.paper_wire import PaperChannel, PaperClient, PaperStorage
@@ -115,23 +114,13 @@ async def _provide(station: Station, order: Order, held: Lease) -> Arrival:
 
 
 def kill(station: Station, held: Lease) -> None:
-    """Delete what carries this attempt's token, and keep the books of what that ended."""
+    """Delete what carries this attempt's token: because it gives up, or because somebody ends it, at any later time."""
 
-    async def abandon() -> list[object]:
+    async def end() -> None:
         async with station.client() as client:
-            return (await abandoned(client, station.leases, held.key, held.token)).endings
+            await abandon(client, station.leases, station.ledger, held.key, held.token)
 
-    close_ended(station.ledger, held, held.key, station.process.run(abandon()))
-
-
-def on_kill(station: Station, held: Lease) -> None:
-    """The same from a process that is being ended: no time for the books."""
-
-    async def abandon() -> None:
-        async with station.client() as client:
-            await abandoned(client, station.leases, held.key, held.token)
-
-    station.process.run(abandon())
+    station.process.run(end())
 
 
 def teardown(station: Station, key: RunKey) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,7 @@ class Project:
     :ivar states: of the DAG runs; empty when Airflow no longer knows one.
     :ivar leases: every lease ever taken, oldest first.
     :ivar late: nodes whose create arrived after their attempt had been overtaken: no API can hold such a call back.
+    :ivar unbooked: nodes deleted by a process that died before it could write so into the ledger.
     :ivar trail: what happened, for whoever reads a failure.
     """
 
@@ -84,6 +86,8 @@ class Project:
         self.leases: list[Lease] = []
         self.late: set[str] = set()
         self.vanished: set[str] = set()
+        self.unbooked: set[str] = set()
+        self._deleters: dict[Process, set[str]] = {}
         self.closed_at: dict[str, float] = {}
         self.trail: list[str] = []
         self._desk = Desk(self.cloud.state, self.cloud.meter.audit)
@@ -98,13 +102,10 @@ class Project:
 
     # -- processes -------------------------------------------------------------------------------------------------
 
-    def start(self, title: str, body: Callable[[Station], object], token: str = "") -> Process:
-        """Begin a process; it stops before its first request.
-
-        :param token: what its deletes are fenced by, empty when they are not.
-        """
+    def start(self, title: str, body: Callable[[Station], object]) -> Process:
+        """Begin a process; it stops before its first request."""
         process = Process(title, self.cloud.clock)
-        channel = PaperChannel(process, self._desk, self._arrives)
+        channel = PaperChannel(process, self._desk, partial(self._arrives, process))
         station = Station(process, channel, PaperStorage(process, self.bucket))
         process.start(lambda: body(station))
         self.processes.append(process)
@@ -133,6 +134,7 @@ class Project:
         self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {process.title} is killed before {process.at}")
         process.kill()
         self.processes.remove(process)
+        self.unbooked |= self._deleters.pop(process, set()) - self.closed_at.keys()
 
     def wait(self, seconds: float) -> None:
         """Nobody gets a turn while time passes."""
@@ -153,6 +155,10 @@ class Project:
             wakes = [process.wakes_at for process in self.processes if process.wakes_at is not None]
             self.cloud.pass_time(min([end, *wakes]) - now)
 
+    def state_of(self, dag_id: str, run_id: str) -> str | None:
+        """State of a DAG run at this moment, as Airflow would tell it."""
+        return self.states[RunKey(dag_id, run_id)]
+
     # -- what is known at any moment -------------------------------------------------------------------------------
 
     def lease(self, key: RunKey) -> Lease | None:
@@ -169,7 +175,9 @@ class Project:
             if name.endswith("/closed.json"):
                 self.closed_at.setdefault(name.split("/")[-2], self.cloud.clock.monotonic())
 
-    def _arrives(self, method: str, request: Any) -> None:
+    def _arrives(self, process: Process, method: str, request: Any) -> None:
+        if method.startswith("Delete"):
+            self._deleters.setdefault(process, set()).add(request.name.rpartition("/")[2])
         if method == "CreateNode":
             self._created(request.node_id, dict(request.node.labels))
         elif method == "CreateQueuedResource":

@@ -7,15 +7,17 @@ people do meanwhile. After every single request the promises of :meth:`Project.c
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from airflow_tpu.core.names import RunKey
 from tests.faults import flows
 from tests.faults.ending import settle
-from tests.faults.project import RUNS, Project, order
+from tests.faults.flows import Station
+from tests.faults.project import RUNS, ZONE, Project, order
 from tests.faults.turns import Process
 
 CROWD = 6
@@ -23,19 +25,31 @@ CROWD = 6
 
 run = st.sampled_from(RUNS)
 anybody = st.integers(0, CROWD - 1)
-BROKEN_CALLS = st.sampled_from(["CreateNode", "CreateQueuedResource", "DeleteNode", "DeleteQueuedResource", "List*"])
-HARM = st.sampled_from(
-    [
-        {"action": "lose-response"},
-        {"action": "error", "code": 14},
-        {"action": "error", "code": 13},
-        {"action": "error", "code": 8, "message": "There is no more capacity in the zone"},
-        {"action": "error", "code": 7, "message": "denied"},
-    ]
+AFEW, MANY = st.integers(0, 10), st.integers(0, 40)
+REFUSALS = [
+    {"action": "lose-response"},
+    {"action": "error", "code": 14},
+    {"action": "error", "code": 13},
+    {"action": "error", "code": 8, "message": "There is no more capacity in the zone"},
+    {"action": "error", "code": 7, "message": "denied"},
+]
+METHODS = ["CreateNode", "CreateQueuedResource", "DeleteNode", "DeleteQueuedResource", "UpdateNode", "List*", "Get*"]
+OUTCOMES = [
+    {"action": "never"},
+    {"action": "error", "code": 8},
+    {"action": "error", "code": 13, "resource": "proceeds"},
+]
+TROUBLE = st.one_of(
+    st.builds(
+        lambda method, harm: ("tpu.call", {"method": method}, harm), st.sampled_from(METHODS), st.sampled_from(REFUSALS)
+    ),
+    st.builds(lambda harm: ("tpu.operation", {"verb": "create"}, harm), st.sampled_from(OUTCOMES)),
+    st.just(("tpu.operation", {"verb": "delete"}, {"action": "never"})),
+    st.just(("tpu.zone", {"zone": ZONE, "method": "List*"}, {"action": "unreachable"})),
+    st.just(("queued.timeline", {}, {"wait": "forever"})),
+    st.just(("queued.timeline", {}, {"fail": {"code": 8}})),
 )
-OPERATIONS = st.sampled_from(
-    [{"action": "never"}, {"action": "error", "code": 8}, {"action": "error", "code": 13, "resource": "proceeds"}]
-)
+"""What goes wrong the next time: a call, an operation although its call was accepted, a zone, a place in the queue."""
 
 
 class Interleavings(RuleBasedStateMachine):
@@ -54,45 +68,53 @@ class Interleavings(RuleBasedStateMachine):
     def _has_any(self) -> bool:
         return bool(self.project.processes)
 
+    def _begin(self, title: str, steps: int, body: Callable[[Station], object]) -> None:
+        self.project.go(self.project.start(title, body), steps)
+
+    @initialize(queued=st.booleans(), steps=MANY)
+    def first(self, queued: bool, steps: int) -> None:
+        """There is a run from the beginning."""
+        self.run_starts(RUNS[0], queued, 7200.0, steps)
+
     @precondition(_has_room)
-    @rule(key=run, queued=st.booleans(), steps=st.integers(0, 9))
-    def lease(self, key: object, queued: bool, steps: int) -> None:
-        """The setup task of a run starts, for the first time or after a clear."""
+    @rule(key=run, queued=st.booleans(), seconds=st.sampled_from([0.0, 600.0, 7200.0]), steps=MANY)
+    def run_starts(self, key: RunKey, queued: bool, seconds: float, steps: int) -> None:
+        """A run starts, or starts anew after a clear: its setup, then its training."""
         self.project.states[key] = "running"
-        begun = self.project.start(f"lease {key.run_id}", lambda at: flows.lease(at, key, order(queued)))
-        self.project.go(begun, steps)
+
+        def tasks(at: Station) -> None:
+            flows.lease(at, key, order(queued))
+            flows.train(at, key, order(queued), seconds)
+
+        self._begin(f"run of {key.run_id}", steps, tasks)
 
     @precondition(_has_room)
-    @rule(key=run, queued=st.booleans(), seconds=st.sampled_from([0.0, 100.0, 7200.0]), steps=st.integers(0, 30))
-    def train(self, key: object, queued: bool, seconds: float, steps: int) -> None:
+    @rule(key=run, queued=st.booleans(), seconds=st.sampled_from([0.0, 7200.0]), steps=MANY)
+    def train_again(self, key: RunKey, queued: bool, seconds: float, steps: int) -> None:
         """A try of the training starts; an older one may still be there, or think so."""
-        begun = self.project.start(f"train {key.run_id}", lambda at: flows.train(at, key, order(queued), seconds))
-        self.project.go(begun, steps)
+        self._begin(f"train of {key.run_id}", steps, lambda at: flows.train(at, key, order(queued), seconds))
 
     @precondition(_has_room)
-    @rule(key=run, steps=st.integers(0, 30))
-    def give_back(self, key: object, steps: int) -> None:
+    @rule(key=run, steps=MANY)
+    def give_back(self, key: RunKey, steps: int) -> None:
         """The teardown of a run starts."""
-        self.project.go(self.project.start(f"teardown {key.run_id}", lambda at: flows.teardown(at, key)), steps)
+        self._begin(f"teardown of {key.run_id}", steps, lambda at: flows.teardown(at, key))
 
     @precondition(_has_room)
-    @rule(steps=st.integers(0, 30))
+    @rule(steps=MANY)
     def reaper(self, steps: int) -> None:
         """A round of the reaper starts, also beside another one."""
-        states = {(key.dag_id, key.run_id): state for key, state in self.project.states.items()}
-        begun = self.project.start("reaper", lambda at: flows.reaper(at, lambda *ids: states[ids]))
-        self.project.go(begun, steps)
+        self._begin("reaper", steps, lambda at: flows.reaper(at, self.project.state_of))
 
     @precondition(lambda self: self._has_room() and self.project.leases)
-    @rule(age=st.integers(0, 3), steps=st.integers(0, 9))
+    @rule(age=st.integers(0, 3), steps=AFEW)
     def late_kill(self, age: int, steps: int) -> None:
         """An attempt is told to end, perhaps long after a newer one has started."""
         held = self.project.leases[-1 - age % len(self.project.leases)]
-        begun = self.project.start(f"on_kill {held.token}", lambda at: flows.on_kill(at, held), held.token)
-        self.project.go(begun, steps)
+        self._begin(f"on_kill of {held.key.run_id} {held.token[:4]}", steps, lambda at: flows.kill(at, held))
 
     @precondition(_has_any)
-    @rule(which=anybody, steps=st.integers(1, 12))
+    @rule(which=anybody, steps=st.integers(1, 10))
     def go(self, which: int, steps: int) -> None:
         """One process goes on alone."""
         self.project.go(self._chosen(which), steps)
@@ -103,45 +125,35 @@ class Interleavings(RuleBasedStateMachine):
         """One process dies where it is."""
         self.project.kill(self._chosen(which))
 
-    @rule(seconds=st.sampled_from([1.0, 20.0, 120.0, 900.0]))
+    @rule(seconds=st.sampled_from([1.0, 20.0, 60.0, 300.0]))
     def together(self, seconds: float) -> None:
         """Everybody works while time passes."""
         self.project.together(seconds)
 
-    @rule(seconds=st.sampled_from([5.0, 45.0, 600.0, 7 * 3600.0]))
+    @rule(seconds=st.sampled_from([5.0, 45.0, 600.0, 600.0, 7 * 3600.0]))
     def wait(self, seconds: float) -> None:
         """Time passes and nobody gets a turn; seven hours are longer than any lease."""
         self.project.wait(seconds)
 
-    @rule(which=anybody, notice=st.sampled_from([0.0, 30.0]))
-    def preempt(self, which: int, notice: float) -> None:
-        """Google takes a TPU back."""
-        self.project.preempt(which, notice)
-
-    @rule(which=anybody)
-    def vanish(self, which: int) -> None:
-        """Somebody deletes a node by hand."""
-        self.project.vanish(which)
+    @rule(which=anybody, how=st.sampled_from(["at once", "with notice", "by hand"]))
+    def lose(self, which: int, how: str) -> None:
+        """Google takes a TPU back, or somebody deletes it by hand."""
+        if how == "by hand":
+            self.project.vanish(which)
+        else:
+            self.project.preempt(which, 30.0 if how == "with notice" else 0.0)
 
     @rule(key=run, state=st.sampled_from(["success", "failed", ""]))
-    def end_run(self, key: object, state: str) -> None:
+    def end_run(self, key: RunKey, state: str) -> None:
         """A DAG run ends, or is deleted."""
         self.project.states[key] = state
 
-    @rule(method=BROKEN_CALLS, harm=HARM)
-    def break_call(self, method: str, harm: dict[str, object]) -> None:
-        """The next call of some method goes wrong."""
-        self.project.fault("tpu.call", match={"method": method}, **harm)
-
-    @rule(verb=st.sampled_from(["create", "delete"]), harm=OPERATIONS)
-    def break_operation(self, verb: str, harm: dict[str, object]) -> None:
-        """The next operation goes wrong although the call was accepted."""
-        self.project.fault("tpu.operation", match={"verb": verb}, **harm)
-
-    @rule(times=st.integers(1, 4))
-    def silence(self, times: int) -> None:
-        """The zone does not answer the next list calls."""
-        self.project.fault("tpu.zone", times, {"zone": "us-central1-f"}, action="unreachable")
+    @precondition(lambda self: not self.project.cloud.faults.unused())
+    @rule(trouble=TROUBLE)
+    def trouble(self, trouble: tuple[str, dict[str, str], dict[str, object]]) -> None:
+        """Something is going to go wrong; one thing at a time, or nothing would ever go right."""
+        point, match, harm = trouble
+        self.project.fault(point, 1, match, **harm)
 
     def teardown(self) -> None:
         """Whatever happened, nothing is left and every second is in the ledger."""

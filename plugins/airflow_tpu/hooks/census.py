@@ -34,6 +34,10 @@ class Census:
         """The census as the grant counts it: a queued resource and its node are one item."""
         return Inventory.of(self.nodes, self.queued, self.unreachable)
 
+    def is_silent(self, zone: str) -> bool:
+        """Whether a zone did not answer: what is not seen there may be alive."""
+        return zone in {name.rpartition("/")[2] for name in self.unreachable}
+
     def ours(self, key: RunKey) -> list[TPUView]:
         """Nodes of one run, newest incarnation first."""
         mine = [node for node in self.nodes if is_ours(node.labels, key)]

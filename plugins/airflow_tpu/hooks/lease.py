@@ -6,7 +6,7 @@ import datetime as dt
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_tpu.core.lease import Holder, Lease
 from airflow_tpu.errors import LeaseHeld, LeaseLost, TransientError
@@ -60,23 +60,22 @@ class LeaseStore(Store):
 
         :raises LeaseLost: there is none: the run has ended, or its setup task did not run.
         """
-        found = self.hook.read_json(self.uri(key))
+        found = self.find(key)
         if found is None:
             raise LeaseLost(f"no lease {self.uri(key)}: clear this task together with its setup task 'lease'.")
-        return Lease.from_json(found.data)
+        return found
+
+    def find(self, key: RunKey) -> Lease | None:
+        """The lease as it is now, None when the run has ended or not begun."""
+        found = self.hook.read_json(self.uri(key))
+        return Lease.from_json(found.data) if found is not None else None
 
     def confirm(self, lease: Lease) -> Lease:
         """The lease as it is now, provided that its token is still ours.
 
         :raises LeaseLost: a newer attempt has taken the lease over, or it is gone.
         """
-        found = self.hook.read_json(self.uri(lease.key))
-        return self._ours(lease, found.data if found else None)
-
-    def is_overtaken(self, key: RunKey, token: str) -> bool:
-        """Whether a newer attempt holds the lease: what older ones left is its own now, to adopt or to sweep."""
-        found = self.hook.read_json(self.uri(key))
-        return found is not None and Lease.from_json(found.data).token != token
+        return self._ours(lease, self.find(lease.key))
 
     def all(self) -> list[Lease]:
         """Every lease there is."""
@@ -91,7 +90,7 @@ class LeaseStore(Store):
         """
         for _ in range(_RACES):
             found = self.hook.read_json(self.uri(lease.key))
-            changed = change(self._ours(lease, found.data if found else None))
+            changed = change(self._ours(lease, Lease.from_json(found.data) if found else None))
             generation = found.generation if found else 0
             if self.hook.write_json(self.uri(lease.key), changed.to_json(), generation) is not None:
                 return changed
@@ -112,8 +111,7 @@ class LeaseStore(Store):
         self.hook.remove(self.uri(key), found.generation)
         return True
 
-    def _ours(self, lease: Lease, data: dict[str, Any] | None) -> Lease:
-        current = Lease.from_json(data) if data is not None else None
+    def _ours(self, lease: Lease, current: Lease | None) -> Lease:
         if current is None or current.token != lease.token:
             raise LeaseLost(f"{self.uri(lease.key)} belongs to a newer attempt; this one stops and touches nothing")
         return current

@@ -93,7 +93,7 @@ def close_forgotten(
 ) -> list[str]:
     """Close every ledger record that is open without a TPU behind it.
 
-    A record whose TPU still exists is left to its own teardown, or to the next round.
+    A record whose TPU still exists, or whose zone does not answer, is left to its own teardown, or to the next round.
 
     :param endings: of the TPUs that this round has deleted: nobody will ever know more of them.
     """
@@ -102,7 +102,8 @@ def close_forgotten(
     known = {lease.key.digest: lease for lease in leases}
     closed = []
     for event in ledger.open_records():
-        if event.node_id not in alive or event.node_id in ended:
+        is_gone = event.node_id not in alive and not census.is_silent(event.zone)
+        if is_gone or event.node_id in ended:
             ledger.close(closing(event, known.get(event.run), ended.get(event.node_id), ledger.clock.now()))
             closed.append(event.node_id)
     return closed
@@ -118,7 +119,11 @@ def release_forgotten(
     """
     now = store.clock.now()
     living = _runs_of(census)
-    gone = [entry for entry in reserved.entries if entry.owner not in living and is_over(leases.get(entry.owner), now)]
+    gone = [
+        entry
+        for entry in reserved.entries
+        if entry.owner not in living and not census.is_silent(entry.zone) and is_over(leases.get(entry.owner), now)
+    ]
     if gone:
         store.drop(gone)
     return [entry.run for entry in gone]
@@ -132,7 +137,7 @@ def forget_leases(leases: LeaseStore, found: Mapping[str, LeaseState], census: C
     """
     living = _runs_of(census)
     over = {digest: state.token for digest, state in found.items() if state.run_is_over and digest not in living}
-    mine = [lease for lease in leases.all() if lease.key.digest in over]
+    mine = [lease for lease in leases.all() if lease.key.digest in over and not census.is_silent(lease.zone)]
     return [lease.key.name for lease in mine if leases.forget(lease.key, over[lease.key.digest])]
 
 

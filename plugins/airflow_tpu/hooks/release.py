@@ -106,20 +106,34 @@ async def delete_seen(client: TPUClient, census: Census, key: RunKey, token: str
     return done
 
 
-async def abandon(client: TPUClient, leases: LeaseStore, key: RunKey, token: str) -> Release:
-    """Delete what an attempt has made, unless a newer one holds the lease by now.
+async def abandon(client: TPUClient, leases: LeaseStore, ledger: LedgerStore, key: RunKey, token: str) -> Release:
+    """Delete what an attempt has made, unless a newer one holds the lease by now, and end its records.
 
     The token on a node fences as well, but a queued resource keeps the labels it was made with, whoever adopts it.
+    The records come last; but nobody who looks later can know that a TPU was READY which no attempt had seen so.
 
     :param client: the Cloud TPU API.
     :param leases: where the lease is kept.
+    :param ledger: where incarnations are recorded.
     :param key: whose.
     :param token: of the attempt that ends.
     """
-    if leases.is_overtaken(key, token):
+    from google.api_core.exceptions import GoogleAPIError
+
+    lease = None
+    try:
+        lease = leases.find(key)
+    except (OSError, GoogleAPIError) as error:  # requests' errors are OSErrors
+        log.warning("the lease cannot be read (%s): only the token on the TPU decides", error)
+    if lease is not None and lease.token != token:
         log.info("a newer attempt holds the lease of %s: its TPU is left to that one", key.name)
         return Release([], [])
-    return await delete_seen(client, await take_census(client), key, token)
+    done = await delete_seen(client, await take_census(client), key, token)
+    try:
+        close_ended(ledger, lease, key, done.endings)
+    except (OSError, GoogleAPIError) as error:
+        log.warning("the ledger cannot be written (%s): teardown or reaper does it", error)
+    return done
 
 
 async def _delete(method: Delete, name: str, done: Release) -> OperationView | TPUError | None:

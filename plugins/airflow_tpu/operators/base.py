@@ -134,12 +134,11 @@ class FencedOperator(CloudTPUBaseOperator):
 
 
 async def abandon(bench: Workbench, lease: Lease) -> Release:
-    """Ask for everything that carries this attempt's token to be deleted."""
-    from airflow_tpu.hooks.census import take_census
-    from airflow_tpu.hooks.release import delete_seen
+    """Ask for everything that carries this attempt's token to be deleted, unless a newer attempt has taken over."""
+    from airflow_tpu.hooks import release
 
     async with bench.tpu.client() as client:
-        return await delete_seen(client, await take_census(client), lease.key, lease.token)
+        return await release.abandon(client, bench.leases, bench.ledger, lease.key, lease.token)
 
 
 def in_thread(work: Coroutine[Any, Any, object], seconds: float) -> None:

@@ -54,8 +54,6 @@ class CloudTPUBaseTrigger(BaseTrigger):
         attempt away from a TPU that a newer one has adopted. A task that was marked a success leaves its TPU to the
         tasks after it: what the training has produced so far is on that TPU.
         """
-        from airflow_tpu.hooks.release import request_delete
-
         state = await self._state()
         if state == "deferred":
             self.log.info("the task is still deferred: this trigger was moved, nothing is stopped")
@@ -64,8 +62,23 @@ class CloudTPUBaseTrigger(BaseTrigger):
             self.log.info("the task was marked a success: its TPU is left to the tasks after it")
             return
         self.log.info("the task was ended by a person: deleting the TPU of %s", self.watch.key.name)
-        async with await self.hook().client() as client:
-            await request_delete(client, self.watch.key, self.watch.token)
+        await asyncio.to_thread(self._end_attempt)
+
+    def _end_attempt(self) -> None:
+        """Delete what carries this attempt's token, in a thread: Cloud Storage's client would hold the event loop."""
+        from airflow_tpu.hooks.release import abandon, request_delete
+        from airflow_tpu.hooks.workbench import Connections, Workbench
+
+        watch = self.watch
+        connections = Connections(watch.gcp_conn_id, watch.ssh_conn_id, watch.impersonation_chain)
+        bench = Workbench(watch.key, connections, {})
+        try:
+            leases, ledger = bench.leases, bench.ledger
+        except TPUError as error:  # no delete depends on the grant
+            self.log.warning("no bucket is known (%s): only the token on the TPU decides", error)
+            bench.tpu.run(lambda client: request_delete(client, watch.key, watch.token))
+            return
+        bench.tpu.run(lambda client: abandon(client, leases, ledger, watch.key, watch.token)).check()
 
     def hook(self) -> CloudTPUAsyncHook:
         """Hook for the Cloud TPU API."""

@@ -1,0 +1,117 @@
+"""The matrix where x what: which cells there are, which make no sense, and how each has to end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WHERE = (
+    "before create",
+    "creating",
+    "waiting",
+    "booting",
+    "shipping",
+    "starting",
+    "training",
+    "checkpointing",
+    "copying",
+    "deleting",
+)
+"""Phases of a run, in order."""
+
+WHAT = (
+    "preempted, loudly",
+    "preempted, silently",
+    "vanishes",
+    "operation never ends",
+    "operation fails with code 13",
+    "429 burst",
+    "503 burst",
+    "token expired",
+    "SSH cut",
+    "SSH frozen",
+    "key late",
+    "host key changed",
+    "storage 503 on 10 %",
+    "storage refuses writes",
+)
+"""What goes wrong there. What kills processes of Airflow is tried on a whole Airflow, in tests/airflow."""
+
+_NO_NODE = "there is no node yet"
+_NO_MACHINE = "there is no machine to connect to"
+_NO_OPERATION = "no operation is running"
+_ONCE = "happens once in the life of a VM, while it boots"
+_GOING = "the node is being deleted already"
+_EARLY = ("before create", "creating", "waiting")
+_CONNECTED = ("shipping", "starting", "training", "checkpointing", "copying")
+_SSH = ("SSH cut", "SSH frozen")
+_LOSSES = WHAT[:3]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the matrix.
+
+    :param where: phase.
+    :param what: trouble.
+    """
+
+    where: str
+    what: str
+
+    @property
+    def id(self) -> str:
+        """Name of its test case."""
+        return f"{self.where}: {self.what}"
+
+    @property
+    def state(self) -> str:
+        """How the DAG run has to end."""
+        return "failed" if self in FAILING else "success"
+
+
+def reason_against(cell: Cell) -> str:
+    """Why a cell makes no sense; empty if it does."""
+    where, what = cell.where, cell.what
+    if what in _LOSSES and where in ("before create", "creating"):
+        return _NO_NODE
+    if what in _LOSSES and where == "deleting":
+        return _GOING
+    if what.startswith("operation") and where not in ("creating", "deleting"):
+        return _NO_OPERATION
+    if what in _SSH and where not in _CONNECTED:
+        return _NO_MACHINE if where in _EARLY else "nothing is connected then"
+    if what == "key late" and where != "booting":
+        return _ONCE
+    if what == "host key changed" and where not in ("booting", *_CONNECTED):
+        return _NO_MACHINE if where in _EARLY else "nothing connects any more"
+    return ""
+
+
+ALL = tuple(Cell(where, what) for where in WHERE for what in WHAT)
+CELLS = tuple(cell for cell in ALL if not reason_against(cell))
+
+FAILING: frozenset[Cell] = frozenset()
+"""Cells in which the run has to fail: what went wrong is nothing that another try helps against."""
+
+CHOSEN = frozenset(
+    {
+        Cell("before create", "503 burst"),
+        Cell("before create", "token expired"),
+        Cell("creating", "operation never ends"),
+        Cell("creating", "operation fails with code 13"),
+        Cell("waiting", "vanishes"),
+        Cell("waiting", "429 burst"),
+        Cell("booting", "key late"),
+        Cell("booting", "host key changed"),
+        Cell("booting", "preempted, silently"),
+        Cell("shipping", "SSH cut"),
+        Cell("starting", "SSH frozen"),
+        Cell("training", "preempted, loudly"),
+        Cell("checkpointing", "storage 503 on 10 %"),
+        Cell("checkpointing", "preempted, silently"),
+        Cell("copying", "storage refuses writes"),
+        Cell("copying", "preempted, loudly"),
+        Cell("deleting", "503 burst"),
+    }
+)
+"""The cells of every test run: each phase and each trouble at least once. ``make soak`` tries all of them."""

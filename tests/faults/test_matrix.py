@@ -1,0 +1,96 @@
+"""Where x what: whatever goes wrong wherever, the result is that of an undisturbed run, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcloud.testing import BackgroundCloud, eventually
+from tests.dags.evidence import events, ledger_seconds, metered_seconds, names_left, objects
+from tests.faults import training
+from tests.faults.cells import CELLS, CHOSEN, WHAT, WHERE, Cell
+from tests.faults.scene import Scene
+from tests.faults.troubles import act_of, prepare
+
+Run = Callable[..., Any]
+ROOT = Path(__file__).resolve().parents[2]
+NOTICED = 8.0
+"""Seconds from the loss of a TPU until somebody looks; between the two the ledger only knows that it was there."""
+
+
+def undisturbed() -> int:
+    """What the training ends with when nothing happens."""
+    state = 1
+    for step in range(training.STEPS):
+        state = training.advance(state, step)
+    return state
+
+
+def marks(cell: Cell) -> list[pytest.MarkDecorator]:
+    """A few cells in every test run, all of them in the soak."""
+    return [pytest.mark.slow] if cell in CHOSEN else [pytest.mark.soak]
+
+
+def test_every_phase_and_every_trouble_is_in_each_test_run() -> None:
+    """The chosen cells are cells, and leave no row and no column out."""
+    assert set(CELLS) >= CHOSEN
+    assert {cell.where for cell in CHOSEN} == set(WHERE)
+    assert {cell.what for cell in CHOSEN} == set(WHAT)
+
+
+@pytest.mark.parametrize("cell", [pytest.param(cell, id=cell.id, marks=marks(cell)) for cell in CELLS])
+def test_cell(cell: Cell, cloud: BackgroundCloud, run_dag: Run) -> None:
+    """The run ends as it should, with the right result or a stated loss; one copy at a time, nothing left, books right."""
+    scene = Scene(cloud, f"t{uuid.uuid4().hex[:10]}.py")
+    prepare(scene, cell)
+    with scene.at(cell.where, act_of(cell)):
+        outcome = run_dag(script=scene.upload(), provisioning="node")
+    note(cell, outcome, scene)
+    assert scene.struck
+    assert scene.idle_faults == []
+    assert outcome.state == cell.state, outcome.log[-6000:]
+    clean_up(cloud, run_dag)
+    assert scene.most_alive <= 1
+    eventually(scene.alive, lambda count: count == 0, 30.0)
+    assert names_left(cloud) == []
+    check_books(cloud)
+    if cell.state == "success":
+        assert result_of(cloud) == undisturbed()
+
+
+def clean_up(cloud: BackgroundCloud, run_dag: Run) -> None:
+    """What the reaper does if a teardown could not."""
+    cloud.cloud.faults.clear()
+    if names_left(cloud):
+        assert run_dag("tpu_reaper", ROOT / "dags" / "tpu_reaper.py").state == "success"
+
+
+def check_books(cloud: BackgroundCloud) -> None:
+    """Every incarnation is closed; the ledger has no second too few, and too many only until the loss was noticed."""
+    closed = events(cloud, "closed")
+    assert len(closed) == len(events(cloud, "opened"))
+    lost = sum(event["end_reason"] != "finished" for event in closed)
+    assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) <= 1.0 + NOTICED * lost
+
+
+def result_of(cloud: BackgroundCloud) -> int:
+    """What the newest attempt has left in the bucket."""
+    models = {name: body for name, body in objects(cloud).items() if name.endswith("/output/model.json")}
+    newest = max(models, key=lambda name: int(name.split("/attempt-")[1].split("/")[0]))
+    return int(json.loads(models[newest])["state"])
+
+
+def note(cell: Cell, outcome: Any, scene: Scene) -> None:
+    """Append what was seen to the file that ``scripts/soak`` makes the page of."""
+    path = os.environ.get("FAULT_MATRIX_LOG")
+    if path:
+        ends = [event["end_reason"] for event in events(scene.cloud, "closed")]
+        row = {"where": cell.where, "what": cell.what, "state": outcome.state, "tries": outcome.tries, "ends": ends}
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
