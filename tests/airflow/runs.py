@@ -140,6 +140,10 @@ class TrainingRun:
         eventually(lambda: len(self.starts()), lambda count: count >= copies, PATIENCE, POLL)
         self.until("train", state)
 
+    def until_followed(self) -> None:
+        """Wait until a triggerer has written a step of the training to the task's log."""
+        eventually(lambda: self.log("train"), lambda log: " done" in log.partition("starting\n")[2], PATIENCE, POLL)
+
     def triggerer(self) -> str:
         """Name of the triggerer that runs the trigger of the training; empty while there is none."""
         return str((self.task("train")["triggerer_job"] or {}).get("hostname") or "")
@@ -148,10 +152,6 @@ class TrainingRun:
         """The task's log, as the UI shows it."""
         lines = self.client.call(f"{self._task_path(task)}/logs/{tries}?full_content=true")["content"]
         return "\n".join(line["event"] if isinstance(line, dict) else line for line in lines)
-
-    def steps(self, tries: int = 1) -> list[int]:
-        """Numbers of the steps in the log of the training, in order."""
-        return [int(number) for number in re.findall(r"step (\d+) done", self.log("train", tries))]
 
     # --- what is in the cloud ---
 
@@ -164,6 +164,13 @@ class TrainingRun:
         """Every copy of the training that has ever begun."""
         names = (blob.name for blob in bucket(self.cloud).list_blobs(prefix=f"starts/{self.name}/"))
         return [name.rpartition("/")[2] for name in names]
+
+    def steps(self) -> list[int]:
+        """Numbers of the steps in the log that is kept beside the artifacts of the first attempt, in order."""
+        name = f"airflow-tpu/runs/{self.key.name}/attempt-1/log.txt"
+        return [
+            int(number) for number in re.findall(r"step (\d+) done", bucket(self.cloud).blob(name).download_as_text())
+        ]
 
     def alive(self) -> list[int]:
         """Processes of the training that live, on whichever TPU VM."""

@@ -229,6 +229,7 @@ def test_worker_killed_while_training(run: TrainingRun) -> None:
     run.until("train", "running", tries=2)
     run.let_end()
     ends_green(run)
+    assert run.steps() == list(range(len(run.steps())))
 
 
 @together(WORKING)
@@ -290,7 +291,8 @@ def test_triggerer_moved_then_killed(stage: Stage) -> None:
     run = stage.run(TRAIN, "triggerers")
     run.trigger()
     run.until_training("deferred")
-    first = eventually(run.triggerer, bool, PATIENCE, POLL)
+    run.until_followed()
+    first = run.triggerer()
     stage.stack.signal(first, signal.SIGSTOP)
     second = eventually(run.triggerer, lambda name: name not in ("", first), PATIENCE, POLL)
     stage.stack.signal(first, signal.SIGCONT)
@@ -301,6 +303,7 @@ def test_triggerer_moved_then_killed(stage: Stage) -> None:
     stage.stack.start(second)
     run.let_end()
     ends_green(run)
+    assert run.steps() == list(range(len(run.steps())))
 
 
 def test_scheduler_killed(stage: Stage) -> None:
