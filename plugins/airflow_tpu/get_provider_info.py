@@ -22,7 +22,9 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["gcp"],
             }
         ],
-        "operators": [_modules("operators", "artifacts", "grant", "lease", "ledger", "model", "reaper", "run", "tpu")],
+        "operators": [
+            _modules("operators", "artifacts", "grant", "lease", "ledger", "model", "reaper", "run", "tpu", "watch")
+        ],
         "hooks": [_modules("hooks", "artifacts", "ledger", "model", "run", "tpu")],
         "triggers": [_modules("triggers", "run", "tpu")],
         "connection-types": connection_types(),

@@ -1,0 +1,89 @@
+"""Look at the grant once a day: tell before it ends, and fail loudly while something is billed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset
+
+from airflow_tpu.errors import Fault, GrantUnknown, GrantViolation
+from airflow_tpu.operators.base import CloudTPUBaseOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_tpu.core.usage import Usage
+    from airflow_tpu.hooks.workbench import Workbench
+
+NOTICE_ASSET = "tpu-grant-notice"
+"""Asset that tells of each notice before the grant ends."""
+
+
+class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
+    """Give the notice that is due: 7 days and 1 day before the end, and at it; each once, by log and asset event.
+
+    :return: the text, empty when none is due or it has been given.
+    """
+
+    template_fields: Sequence[str] = ("gcp_conn_id", "impersonation_chain")
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(conf={}, outlets=[Asset(NOTICE_ASSET)], **kwargs)
+
+    def execute(self, context: Context) -> str:
+        """Decide, tell, and write down that it was told."""
+        from airflow_tpu.core.grant_watch import due_stage, notice
+
+        bench, now = self.bench(context), dt.datetime.now(dt.UTC)
+        stage = due_stage(bench.grant, now)
+        # A grant that was extended has another end, and its notices are new ones.
+        uri = f"{bench.ledger.root}/notices/{bench.grant.ends_at:%Y%m%dT%H%MZ}-{stage}.json"
+        if stage is None or bench.storage.read_json(uri) is not None:
+            return ""
+        text = notice(bench.grant, _usage(bench, now), stage)
+        for line in text.splitlines():
+            self.log.warning("%s", line)
+        context["outlet_events"][Asset(NOTICE_ASSET)].extra = {"days": stage, "text": text}
+        bench.storage.write_json(uri, {"at": now.isoformat(), "text": text}, 0)
+        return text
+
+
+class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
+    """Say what is left of the grant and what of it is idle, and fail while anything alive is not covered.
+
+    :return: one line for the term and one for each allowance.
+    :raises GrantViolation: something alive in the project is billed now; every such thing at once.
+    :raises GrantUnknown: a zone did not answer, so what is billed there is not known.
+    """
+
+    template_fields: Sequence[str] = ("gcp_conn_id", "impersonation_chain")
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(conf={}, **kwargs)
+
+    def execute(self, context: Context) -> list[str]:
+        """Look once."""
+        from airflow_tpu.core.grant_watch import standing, uncovered
+        from airflow_tpu.hooks.census import take_census
+
+        bench, now = self.bench(context), dt.datetime.now(dt.UTC)
+        inventory = bench.tpu.run(take_census).inventory()
+        # Before the ledger is read: a damaged ledger must not hide what is billed.
+        billed = [Fault("project_id", bench.grant.project_id, line) for line in uncovered(bench.grant, inventory, now)]
+        if billed:
+            raise GrantViolation(billed, "what is billed now")
+        lines = standing(bench.grant, inventory, _usage(bench, now), now)
+        for line in lines:
+            self.log.info("%s", line)
+        if inventory.unreachable:
+            silent = Fault("zone", ", ".join(inventory.unreachable), "did not answer; what is billed there is unknown")
+            raise GrantUnknown([silent], "what is billed now")
+        return lines
+
+
+def _usage(bench: Workbench, now: dt.datetime) -> Usage:
+    from airflow_tpu.core.usage import fold
+
+    return fold(bench.ledger.events(), bench.catalogue, now)

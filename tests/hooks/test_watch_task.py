@@ -1,0 +1,47 @@
+"""The tasks of the DAG tpu_grant_watch against the local cloud."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from airflow.sdk import Asset, Context
+from airflow.sdk.execution_time.context import OutletEventAccessors
+
+from airflow_tpu.errors import GrantViolation
+from airflow_tpu.operators.watch import NOTICE_ASSET, CloudTPUGrantNoticeOperator, CloudTPUGrantWatchOperator
+from localcloud.paper import spot_node
+from localcloud.testing import tpu_client
+from tests.hooks.site import BUCKET, INCLUDE, Site
+
+PARENT = "projects/local-project/locations/europe-west4-a"
+V2 = spot_node(accelerator_type="v2-8", runtime_version="tpu-vm-tf-2.16.1-pjrt")
+
+
+def context_of(**more: Any) -> Context:
+    """As much of Airflow's context as the tasks look at."""
+    return cast(Context, {"ti": SimpleNamespace(dag_id="watch", run_id="r", map_index=-1), **more})
+
+
+def test_the_watch_fails_while_something_is_billed(site: Site) -> None:
+    """Nothing alive: one line per allowance; a TPU in a zone that is not in the grant fails the task by its name."""
+    watch = CloudTPUGrantWatchOperator(task_id="watch")
+    assert len(watch.execute(context_of())) == 1 + len(site.grant.allowances)
+    tpu_client(site.cloud.endpoints).create_node(parent=PARENT, node_id="stray", node=V2)
+    with pytest.raises(GrantViolation, match="stray"):
+        watch.execute(context_of())
+
+
+def test_a_notice_is_given_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grant that has ended gives its notice to log, asset event and XCom, and not again the next day."""
+    text = (INCLUDE / "grants" / "local.yaml").read_text(encoding="utf-8")
+    ended = "\n".join("start: 2020-01-01" if line.startswith("start:") else line for line in text.splitlines())
+    site.storage.upload(bucket_name=BUCKET, object_name="grant.yaml", data=ended.replace("days: ", "days: 30 # "))
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", f"gs://{BUCKET}/grant.yaml")
+    events = OutletEventAccessors()
+    notice = CloudTPUGrantNoticeOperator(task_id="notice")
+    told = notice.execute(context_of(outlet_events=events))
+    assert "every TPU is billed" in told
+    assert events[Asset(NOTICE_ASSET)].extra == {"days": 0, "text": told}
+    assert notice.execute(context_of(outlet_events=OutletEventAccessors())) == ""
