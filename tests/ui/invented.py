@@ -76,8 +76,10 @@ def _closed(event: Opened, rng: random.Random) -> Closed:
         [EndReason.FINISHED] * 6 + [EndReason.PREEMPTED] * (3 if event.tier is Tier.SPOT else 0) + [EndReason.FAILED]
     )
     source = TimeSource.OBSERVED if rng.random() < 0.1 else TimeSource.API
-    ended = ready + hours * HOUR
-    return Closed(event.node_id, ready, ended, rng.choice(reasons), source, hours * 3400, rng.randrange(10**10))
+    reason = rng.choice(reasons)
+    lost = None if rng.random() < 0.05 else rng.uniform(0, 1800) if reason is not EndReason.FINISHED else 0.0
+    size = rng.randrange(10**10)
+    return Closed(event.node_id, ready, ready + hours * HOUR, reason, source, hours * 3400, size, lost)
 
 
 def closed_like(event: Opened, hours: float) -> Closed:

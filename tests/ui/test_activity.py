@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from airflow_tpu.core.daily import OTHERS
@@ -126,3 +127,14 @@ def test_preemptions_are_listed_newest_first() -> None:
     assert data["more"] == "and 3 earlier ones"
     assert texts(data)[0][:2] == ["2026-11-18 14:00 UTC", KEY.node_id(2)]
     assert {cells[4] for cells in texts(data)} == {"2:00:00"}
+
+
+def test_a_preemption_says_what_it_has_cost() -> None:
+    """Lost chip-hours stand in their column, and are unknown where nobody knows them."""
+    event = opened(asked=NOW - DAY)
+    end = closed(event, 2, EndReason.PREEMPTED)
+    lost = [
+        texts(preemption_table(fold([event, replace(end, lost_seconds=seconds)], CATALOGUE, NOW), ALL))[0][5]
+        for seconds in (1800.0, 0.0, None)
+    ]
+    assert lost == ["2.0000", "0", "unknown"]

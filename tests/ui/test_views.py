@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from airflow_tpu.core.ledger import EndReason
 from airflow_tpu.core.names import RunKey
 from airflow_tpu.hooks.census import Census
 from airflow_tpu.ui.parts import Reader
@@ -57,6 +59,23 @@ def test_the_figures_of_a_quiet_project() -> None:
     assert tiles(snapshot())["Not free"][0] == "nothing found"
     assert found["Chip-hours covered"][0] == "4.0000"
     assert found["List value not paid"][0].startswith("USD ")
+
+
+def test_idle_and_lost_stand_apart() -> None:
+    """Hours that trained nothing, or for nothing, are told beside the sum, and so is what nobody knows."""
+    event, other = opened(), opened(number=2)
+    end = replace(closed(event, 2, EndReason.PREEMPTED), training_seconds=3600.0, lost_seconds=900.0)
+    unknown = replace(closed(other, 1, EndReason.VANISHED), lost_seconds=None)
+    data = page(snapshot(events=[event, end, other, unknown]), ALL)
+    tile = next(tile for tile in data["tiles"] if tile["label"] == "Chip-hours covered")
+    assert (tile["value"], tile["note"].split(", ")) == (
+        "12.00",
+        [
+            "4.0000 READY without training",
+            "1.0000 lost after the last checkpoint",
+            "unknown how much was lost with 1 TPU(s)",
+        ],
+    )
 
 
 def test_trouble_has_a_tone() -> None:

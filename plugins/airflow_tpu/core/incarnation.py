@@ -100,7 +100,7 @@ def row_of(opened: Opened, closed: Closed | None, catalogue: Catalogue, now: dat
     begin, end = closed.ready_at, closed.ended_at
     hours = _ZERO if _taken_at_once(closed) else hours_between(begin, end)
     idle = max(_ZERO, hours - _hours(closed.training_seconds))
-    lost = None if closed.lost_seconds is None else min(hours, _hours(closed.lost_seconds))
+    lost = closed.lost_seconds
     return Row(
         opened,
         str(closed.end_reason),
@@ -108,7 +108,7 @@ def row_of(opened: Opened, closed: Closed | None, catalogue: Catalogue, now: dat
         end and end.astimezone(UTC) if begin else None,
         hours * opened.chips,
         idle * opened.chips,
-        None if lost is None else lost * opened.chips,
+        None if lost is None or not math.isfinite(lost) else min(hours, _hours(lost)) * opened.chips,
         price,
         estimated=closed.time_source is not TimeSource.API,
         artifact_bytes=closed.artifact_bytes,

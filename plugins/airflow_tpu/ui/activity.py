@@ -37,6 +37,7 @@ PREEMPTION_COLUMNS = (
     ("Type", WORD),
     ("Zone", WORD),
     ("READY for", NUMBER),
+    ("Lost chip-hours", NUMBER),
     ("Run", TEXT),
 )
 
@@ -127,5 +128,6 @@ def _preemption(row: Row, reader: Reader) -> list[Cell]:
         cell(opened.accelerator_type, note=str(opened.tier)),
         cell(opened.zone),
         cell(duration(row.hours)),
+        unknown() if row.lost_chip_hours is None else cell(chip_hours(row.lost_chip_hours)),
         reader.run(opened.dag_id, opened.run_id),
     ]

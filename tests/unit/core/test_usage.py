@@ -155,7 +155,13 @@ def test_workers_of_an_unknown_type_are_not_guessed(catalogue: Catalogue) -> Non
 
 @pytest.mark.parametrize(
     ("lost_seconds", "lost", "unknown"),
-    [(1800.0, Decimal(2), 0), (0.0, Decimal(0), 0), (None, Decimal(0), 1), (10.0**9, Decimal(6), 0)],
+    [
+        (1800.0, Decimal(2), 0),
+        (0.0, Decimal(0), 0),
+        (None, Decimal(0), 1),
+        (float("nan"), Decimal(0), 1),
+        (10.0**9, Decimal(6), 0),
+    ],
 )
 def test_lost_work_stands_apart(catalogue: Catalogue, lost_seconds: float | None, lost: Decimal, unknown: int) -> None:
     """What was trained after the newest safe checkpoint is counted, at most the whole incarnation, or is unknown."""

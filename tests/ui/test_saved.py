@@ -1,0 +1,62 @@
+"""The page over the ledger that real runs have left."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+from airflow_tpu.core.ledger import Closed, EndReason, Opened
+from airflow_tpu.core.month import Month, report_files
+from airflow_tpu.core.report import text_report
+from airflow_tpu.core.summary import LIMIT, json_summary
+from airflow_tpu.core.usage import fold
+from airflow_tpu.ui.parts import Reader
+from airflow_tpu.ui.views import page
+from tests.ui.made import CATALOGUE, NOW, snapshot
+from tests.ui.saved import REAL_RUNS, folder, moved, saved_events
+
+EVENTS = list(moved(saved_events(folder()), NOW))
+
+
+def test_everything_of_a_real_ledger_is_on_the_page() -> None:
+    """Its DAGs, its preemptions and its chip-hours are there, and none of the figures is unknown."""
+    usage = fold(EVENTS, CATALOGUE, NOW)
+    dags = {event.dag_id for event in EVENTS if isinstance(event, Opened)}
+    data = page(snapshot(usage=usage), Reader(dags, everything=True))
+    taken = sum(row.state == EndReason.PREEMPTED for row in usage.rows)
+    tiles = {tile["label"]: tile["value"] for tile in data["tiles"]}
+    assert tiles["Preemptions"] == str(taken)
+    assert "unknown" not in {tiles["Chip-hours covered"], tiles["List value not paid"]}
+    drawn = sum(value for series in data["chart"]["series"] for value in series["values"])
+    assert round(drawn, 4) == round(float(sum(row.chip_hours for row in usage.rows)), 4)
+    assert {series["name"] for series in data["chart"]["series"]} <= dags | {"other DAGs"}
+
+
+def test_every_output_takes_a_real_ledger() -> None:
+    """Task log, XCom, and the files of its month."""
+    usage = fold(EVENTS, CATALOGUE, NOW)
+    assert "NOT FREE" in text_report(usage)
+    assert len(json.dumps(json_summary(usage), allow_nan=False)) < LIMIT
+    assert [file.name for file in report_files(usage, Month.parse("2026-11"))] == [
+        "2026-11.svg",
+        "2026-11.parquet",
+        "2026-11.md",
+    ]
+
+
+def test_the_saved_runs_were_what_they_say() -> None:
+    """The ledger of this repository has preemptions with lost work, one TPU that never came, and ends for all."""
+    events = saved_events(REAL_RUNS)
+    ends = [event for event in events if isinstance(event, Closed)]
+    assert len(ends) * 2 == len(events)
+    assert {EndReason.PREEMPTED, EndReason.FINISHED} <= {event.end_reason for event in ends}
+    assert any(event.lost_seconds for event in ends if event.end_reason is EndReason.PREEMPTED)
+
+
+def test_a_ledger_can_be_moved_in_time() -> None:
+    """Its last moment is the one that was asked for, and every duration is kept."""
+    events = saved_events(REAL_RUNS)
+    later = list(moved(events, NOW + dt.timedelta(days=1)))
+    before, after = (fold(some, CATALOGUE, NOW + dt.timedelta(days=99)) for some in (events, later))
+    assert [row.chip_hours for row in after.rows] == [row.chip_hours for row in before.rows]
+    assert max(row.ends_at for row in after.rows if row.ends_at) == NOW + dt.timedelta(days=1)
