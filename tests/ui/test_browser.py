@@ -1,4 +1,5 @@
-"""The page in a real Chromium, served by Airflow's own API server, over the ledger of two hundred incarnations."""
+"""The page in a real Chromium, served by Airflow's own API server, over the ledger of two hundred invented incarnations
+and those that real runs have left."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from airflow_tpu.ui.snapshot import Snapshot
 from airflow_tpu.ui.views import page as view
 from tests.ui.invented import LIVING, V3, Project, closed_like, opened
 from tests.ui.made import ALL, NOW
+from tests.ui.saved import folder, moved, saved_events
 from tests.ui.server import api_server
 
 pytestmark = pytest.mark.slow
@@ -77,6 +79,8 @@ def url(project: Project, database: None, tmp_path_factory: pytest.TempPathFacto
     hostile = replace(opened(LIVING, 9, now - dt.timedelta(days=2), V3), paid_reason=HOSTILE)
     project.record(hostile)
     project.record(closed_like(hostile, hours=1.5))
+    for event in moved(saved_events(folder()), now - dt.timedelta(hours=1)):
+        project.record(event)
     with api_server(tmp_path_factory.mktemp("airflow") / "api-server.log") as address:
         yield address
 
