@@ -6,7 +6,8 @@ import datetime as dt
 import json
 
 from airflow_tpu.core.ledger import Closed, EndReason, Opened
-from airflow_tpu.core.month import Month, report_files
+from airflow_tpu.core.month import Month
+from airflow_tpu.core.month_files import report_files
 from airflow_tpu.core.report import text_report
 from airflow_tpu.core.summary import LIMIT, json_summary
 from airflow_tpu.core.usage import fold

@@ -70,11 +70,7 @@ def test_idle_and_lost_stand_apart() -> None:
     tile = next(tile for tile in data["tiles"] if tile["label"] == "Chip-hours covered")
     assert (tile["value"], tile["note"].split(", ")) == (
         "12.00",
-        [
-            "4.0000 READY without training",
-            "1.0000 lost after the last checkpoint",
-            "unknown how much was lost with 1 TPU(s)",
-        ],
+        ["4.0000 idle", "1.0000 lost", "loss unknown for 1 TPU(s)"],
     )
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from airflow_tpu.cli.cloud import CONNECTION, reached
 from airflow_tpu.cli.verbs import DONE, REFUSED, Verb, complain, option, say
 from airflow_tpu.core.audit_log import read_entries
-from airflow_tpu.core.month import Month, report_files
+from airflow_tpu.core.month import Month
+from airflow_tpu.core.month_files import report_files
 from airflow_tpu.core.reconcile import TOLERANCE, reconcile
 from airflow_tpu.core.report import text_report
 from airflow_tpu.core.selection import Selection
@@ -86,9 +87,12 @@ def _month(args: argparse.Namespace, grant: Grant) -> Usage:
 
 def _to_folder(folder: Path, found: Usage, month: Month) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
+    written = []
     for file in report_files(found, month):
-        (folder / file.name).write_bytes(file.content)
-    return [str(folder / file.name) for file in report_files(found, month)]
+        path = folder / file.name
+        path.write_bytes(file.content)
+        written.append(str(path))
+    return written
 
 
 def _reports(args: argparse.Namespace, grant: Grant) -> ReportStore:

@@ -83,10 +83,8 @@ def _entry(data: Mapping[str, Any]) -> Entry | None:
         return None
     try:
         operation = data.get("operation") or {}
-        at = instant_from_json(str(data["timestamp"]).replace("Z", "+00:00"))
-        assert at is not None  # noqa: S101 - a text is never None; for the type checker
         return Entry(
-            at=at,
+            at=_instant(data["timestamp"]),
             name=_name(payload, method[2]),
             is_create=method[1] == "Create",
             is_last=bool(operation.get("last")) and not operation.get("first"),
@@ -96,6 +94,13 @@ def _entry(data: Mapping[str, Any]) -> Entry | None:
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _damaged(data, f"is a damaged entry ({error!r})") from error
+
+
+def _instant(text: str) -> datetime:
+    at = instant_from_json(text.replace("Z", "+00:00"))
+    if at is None:
+        raise ValueError("no timestamp")
+    return at
 
 
 def _name(payload: Mapping[str, Any], kind: str) -> str:

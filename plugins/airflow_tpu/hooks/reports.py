@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.billable import Stored
-from airflow_tpu.core.month import Month, report_files
+from airflow_tpu.core.month import Month
+from airflow_tpu.core.month_files import report_files
 from airflow_tpu.core.usage import Usage, fold
 from airflow_tpu.hooks.artifacts import split_uri
 from airflow_tpu.hooks.ledger import LedgerStore

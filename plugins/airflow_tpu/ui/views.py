@@ -83,9 +83,9 @@ def _alive(snapshot: Snapshot) -> dict[str, str]:
 def _covered(usage: Usage | None) -> dict[str, str]:
     if usage is None:
         return _tile("Chip-hours covered", UNKNOWN)
-    parts = [f"{chip_hours(usage.idle)} READY without training"] if usage.idle else []
-    parts += [f"{chip_hours(usage.lost)} lost after the last checkpoint"] if usage.lost else []
-    parts += [f"{UNKNOWN} how much was lost with {usage.lost_unknown} TPU(s)"] if usage.lost_unknown else []
+    parts = [f"{chip_hours(usage.idle)} idle"] if usage.idle else []
+    parts += [f"{chip_hours(usage.lost)} lost"] if usage.lost else []
+    parts += [f"loss {UNKNOWN} for {usage.lost_unknown} TPU(s)"] if usage.lost_unknown else []
     return _tile("Chip-hours covered", chip_hours(usage.covered.chip_hours), ", ".join(parts))
 
 

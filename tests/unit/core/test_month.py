@@ -14,7 +14,8 @@ from airflow_tpu.core.catalogue import Catalogue
 from airflow_tpu.core.chart_svg import chart_svg, in_words
 from airflow_tpu.core.daily import OTHERS, SHOWN_DAGS, Daily, Series, daily, span
 from airflow_tpu.core.ledger import Closed, EndReason, Opened
-from airflow_tpu.core.month import Month, markdown, month_daily
+from airflow_tpu.core.month import Month, month_daily
+from airflow_tpu.core.month_text import markdown
 from airflow_tpu.core.tpu import Tier
 from airflow_tpu.core.usage import fold
 from airflow_tpu.errors import ConfigError

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from airflow_tpu.core.catalogue import Catalogue
 from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.ledger import Closed, Opened
-from airflow_tpu.core.month import Month, markdown
+from airflow_tpu.core.month import Month
+from airflow_tpu.core.month_text import markdown
 from airflow_tpu.core.report import WIDTH, text_report
 from airflow_tpu.core.summary import LIMIT, json_summary
 from airflow_tpu.core.table import chip_hours, duration, shorten, table, usd
