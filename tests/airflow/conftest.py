@@ -48,8 +48,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory, airflow_cloud: BackgroundClo
 
 @pytest.fixture(scope="session")
 def stage(stack: Stack, airflow_cloud: BackgroundCloud, request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """The stories of all chosen tests, begun at once."""
-    with ThreadPoolExecutor(32) as pool:
+    """The stories of all chosen tests; as many at once as keep two cores busy while they wait."""
+    with ThreadPoolExecutor(8) as pool:
         stage = Stage(stack, airflow_cloud, pool)
         for item in request.session.items:
             story = getattr(getattr(item, "function", None), "story", None)

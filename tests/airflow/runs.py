@@ -18,7 +18,7 @@ from tests.airflow.stack import Stack
 from tests.compose.rest import Client
 from tests.dags.evidence import BUCKET, bucket
 
-PATIENCE = 150.0
+PATIENCE = 300.0
 """Seconds for whatever has to happen: many runs share two slow cores. Nothing waits that long when all is well."""
 POLL = 1.0
 """Seconds between two looks: each is work for the api-server, and a dozen runs are looked at."""
@@ -133,12 +133,14 @@ class TrainingRun:
         return eventually(self.tasks, lambda found: all(state in OVER for state in found.values()), PATIENCE, POLL)
 
     def until_training(self, state: str, copies: int = 1) -> None:
-        """Wait until the training steps and its task is in a state, ``running`` or ``deferred``.
+        """Wait until the training steps, and its task is ``running``, or ``deferred`` and followed by a triggerer.
 
         :param copies: how many have been started by then.
         """
         eventually(lambda: len(self.starts()), lambda count: count >= copies, PATIENCE, POLL)
         self.until("train", state)
+        if state == "deferred":  # by a triggerer that has begun: before, Airflow has nobody whom it could stop
+            self.until_followed()
 
     def until_followed(self) -> None:
         """Wait until a triggerer has written a step of the training to the task's log."""

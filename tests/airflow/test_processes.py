@@ -1,7 +1,7 @@
 """What people do to a training through Airflow, and what befalls Airflow itself: real processes on PostgreSQL.
 
-Tests marked ``together`` are stories that all begin at once, when the first of them is waited for; the others follow,
-one by one, and end processes that all of Airflow needs.
+Tests marked ``together`` are stories that go on side by side from when the first of them is waited for; the others
+follow, one by one, and end processes that all of Airflow needs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.airflow.stage import Stage, together
 from tests.airflow.variants import BROKEN, CELERY, PAUSED, REMOVED, TIMED, TRAIN, WORKING
 
 # The first test waits for Airflow to come up, and for its story among all the others.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SEEN_LATE = 60.0
 """Seconds that the ledger may have more than the meter where nobody of ours was there when a TPU came or went: it
@@ -264,7 +264,7 @@ TAKEN: dict[str, dict[str, Any]] = {
 }
 
 
-@together(TRAIN)
+@together(WORKING)
 def test_form(run: TrainingRun) -> None:
     """A value of a wrong type is refused by name, an unknown field by the first task; neither has touched the cloud."""
     for name, (form, message) in REFUSED.items():
@@ -291,7 +291,6 @@ def test_triggerer_moved_then_killed(stage: Stage) -> None:
     run = stage.run(TRAIN, "triggerers")
     run.trigger()
     run.until_training("deferred")
-    run.until_followed()
     first = run.triggerer()
     stage.stack.signal(first, signal.SIGSTOP)
     second = eventually(run.triggerer, lambda name: name not in ("", first), PATIENCE, POLL)

@@ -31,7 +31,7 @@ _IN_WORKER: Change = (
 _SOON: Change = (
     _AT_LAST,
     f"{_AT_LAST}from airflow_tpu import deadlines\nfrom datetime import timedelta\n"
-    "deadlines.LADDER, deadlines.SLACK = [timedelta(seconds=20 * n) for n in range(1, 15)], timedelta()\n",
+    "deadlines.LADDER, deadlines.SLACK = [timedelta(seconds=20 * n) for n in range(1, 31)], timedelta()\n",
 )
 _TIMEOUT: Change = (
     'task_id="train", **session',
@@ -52,7 +52,7 @@ def write(folder: Path) -> None:
     _write(folder, TRAIN, PAUSED, _SOON)
     _write(folder, TRAIN, REMOVED)
     _write(folder, TRAIN, BROKEN, _SOON)
-    _write(folder, TRAIN, CELERY, _BY_CELERY)
+    _write(folder, TRAIN, CELERY, _BY_CELERY, _IN_WORKER)
     _write(folder, TRAIN, TIMED, _IN_WORKER, _TIMEDELTA, _TIMEOUT)
     _write(folder, REAPER, REAPER, _BY_HAND)
 

@@ -1,0 +1,81 @@
+"""Every process that a task hangs on, killed in every phase of a run: the long form of what test_processes.py tries."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from localcloud.testing import eventually
+from tests.airflow.runs import PATIENCE, POLL, TrainingRun
+from tests.airflow.stage import Stage
+from tests.airflow.variants import WORKING
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+
+OBSERVED = 240.0
+"""Seconds that the ledger may have more than the meter: Airflow itself needs a minute or two to miss a worker."""
+
+
+def to_create(run: TrainingRun) -> str:
+    """Bring a run to where it waits for its TPU."""
+    run.befall("queued.timeline", {"queued": run.key.node_id(1)}, wait=60)
+    run.trigger(provisioning="queued-resource")
+    eventually(run.resources, bool, PATIENCE, POLL)
+    return "create"
+
+
+def to_train(run: TrainingRun) -> str:
+    """Bring a run to where it trains."""
+    run.trigger()
+    run.until_training("running")
+    return "train"
+
+
+def to_copy(run: TrainingRun) -> str:
+    """Bring a run to where it copies what the training has left."""
+    upload = {"object": f"*{run.key.name}/attempt-1/*", "method": "POST"}
+    run.befall("gcs.request", upload, action="delay", seconds=30)
+    run.trigger()
+    run.let_end()
+    return "copy"
+
+
+def kill_task(run: TrainingRun, pid: int) -> None:
+    """The task's own process."""
+    os.kill(pid, signal.SIGKILL)
+
+
+def kill_supervisor(run: TrainingRun, pid: int) -> None:
+    """The worker that started it and tells Airflow of it; the task is left behind and goes on for a while."""
+    psutil.Process(pid).parent().kill()  # type: ignore[union-attr]
+
+
+def kill_scheduler(run: TrainingRun, pid: int) -> None:
+    """The scheduler with all its workers and their tasks, as a machine that loses its power."""
+    run.stack.kill("scheduler")
+    run.stack.start("scheduler")
+
+
+@pytest.mark.parametrize("kill", [kill_task, kill_supervisor, kill_scheduler], ids=["task", "supervisor", "scheduler"])
+@pytest.mark.parametrize("bring", [to_create, to_train, to_copy], ids=["creating", "training", "copying"])
+def test_killed(
+    stage: Stage,
+    bring: Callable[[TrainingRun], str],
+    kill: Callable[[TrainingRun, int], None],
+    request: pytest.FixtureRequest,
+) -> None:
+    """The scheduler has the task tried again, the next try finds TPU and training, and the run ends green."""
+    run = stage.run(WORKING, request.node.callspec.id)
+    task = bring(run)
+    run.until(task, "running")
+    kill(run, eventually(lambda: run.task(task)["pid"], lambda pid: pid is not None, PATIENCE, POLL))
+    run.until(task, "running", "success", tries=2)
+    assert len(run.alive()) <= 1
+    run.let_end()
+    assert set(run.until_over().values()) == {"success"}
+    assert len(run.starts()) == 1
+    run.assert_nothing_left(OBSERVED)
