@@ -22,6 +22,8 @@ from gcs_http import Failure, Storage
 from gcs_objects import Damaged
 from rundir import RunDir
 
+_REFUSED = frozenset({401, 403})
+
 
 def restore(run: RunDir) -> int:
     """Fill the checkpoint directory of a run if it is empty; returns the exit status of the step."""
@@ -35,9 +37,18 @@ def restore(run: RunDir) -> int:
         _say("%s: this one does not start" % error)
         run.write(protocol.MIRROR_FILE, {"fenced": True, "error": str(error)})
         return protocol.EXIT_STOPPED
-    except (Failure, OSError) as error:
-        _say("the checkpoints cannot be read, and without them the run would start from zero: %s" % error)
-        return protocol.EXIT_STORAGE
+    except Failure as error:
+        if error.status in _REFUSED:
+            _say("the machine's service account may not use the run's checkpoints: %s" % error)
+            return protocol.EXIT_NO_ACCESS
+        return _unreadable(error)
+    except OSError as error:
+        return _unreadable(error)
+
+
+def _unreadable(error: Exception) -> int:
+    _say("the checkpoints cannot be read, and without them the run would start from zero: %s" % error)
+    return protocol.EXIT_STORAGE
 
 
 def _restore(run: RunDir, remote: Remote) -> int:

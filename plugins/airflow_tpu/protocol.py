@@ -127,6 +127,7 @@ EXIT_DIVERGED = 70
 EXIT_STORAGE = 74
 EXIT_STOPPED = 75
 EXIT_STOPPED_LOSING_WORK = 76
+EXIT_NO_ACCESS = 77  # EX_NOPERM of sysexits.h: only our own restore ends with it
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 EXIT_OVERTAKEN = 3  # of the mirror, to its supervisor

@@ -19,7 +19,17 @@ MAX_FUNCTION_LINES = 40
 # A home directory, or a package index that only one workplace can reach.
 PRIVATE = re.compile(r"/home/(?!airflow/)\w+/|/root/|/Users/\w+/|--(extra-)?index-url|--find-links|--trusted-host")
 URL_HOST = re.compile(r"https?://([^/\s:\"'>)]+)")
-PUBLIC_HOSTS = frozenset({"localhost", "127.0.0.1", "docs.astral.sh", "www.python.org", "import-linter.readthedocs.io"})
+PUBLIC_HOSTS = frozenset(
+    {
+        "localhost",
+        "127.0.0.1",
+        "docs.astral.sh",
+        "www.python.org",
+        "import-linter.readthedocs.io",
+        "cloud.google.com",
+        "$LOCATION-python.pkg.dev",  # the user's own Artifact Registry, where scripts/deploy-composer puts the wheel
+    }
+)
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

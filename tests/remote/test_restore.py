@@ -105,11 +105,11 @@ def test_no_whole_checkpoint_among_several_is_no_new_start(
 def test_a_bucket_that_may_not_be_listed_is_no_new_start(
     lost: MirroredRun, elsewhere: MirroredRun, vault: Vault
 ) -> None:
-    """403 on the listing ends the attempt with 74 in phase restore; the script is not started."""
+    """403 on the listing ends the attempt with 77 in phase restore: no other try helps; the script is not started."""
     vault.fault("403", op="objects.list")
     result = elsewhere.machine.result(elsewhere.start(attempt=2))
-    assert (result["exit_code"], result["phase"], result["checkpoint_durable"]) == (74, "restore", False)
-    assert b"would start from zero" in elsewhere.machine.log(SECOND)
+    assert (result["exit_code"], result["phase"], result["checkpoint_durable"]) == (77, "restore", False)
+    assert b"service account may not use" in elsewhere.machine.log(SECOND)
     assert b"counts from" not in elsewhere.machine.log(SECOND)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_tpu.errors import (
     AcceleratorMissing,
+    AccessDenied,
     ConnectionFailed,
     DeadlineExceeded,
     LeaseLost,
@@ -33,6 +34,8 @@ _FINAL = {
     127: "the command was not found (a missing interpreter, or Windows line ends in the script's first line)",
 }
 _EARLY_SECONDS = 60.0  # twice the grace of 30 s: what a script may take to save before the deadline
+_NO_ACCESS = 77
+_STORAGE = frozenset({("run", 74), ("setup", 74), ("restore", 74), ("restore", _NO_ACCESS)})
 _TRANSPORT = frozenset({124, 255})
 _OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
 _OUTSIDE_CODES = {128 + number: number for number in _OUTSIDE}
@@ -163,13 +166,8 @@ def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:
         return AcceleratorMissing(
             f"the promised TPU did not initialise ({result.how}); the run did not fall back to CPU"
         )
-    if result.exit_code == 74:
-        if result.phase == "restore":
-            return StorageUnreachable(
-                f"the run's checkpoints in the bucket could not be read, so it was not started ({result.how}): "
-                "starting from zero would throw its work away. Its log says why; the next try reads them again"
-            )
-        return StorageUnreachable(f"the script could not reach its storage ({result.how})")
+    if (result.phase, result.exit_code) in _STORAGE:
+        return _of_storage(result)
     if result.exit_code in _TRANSPORT:
         return ConnectionFailed(f"the connection ended, not the script ({result.how}); attaching again")
     return _of_signal_or_code(result, tail)
@@ -193,6 +191,21 @@ def _of_stall(result: RunResult) -> str:
         f"nothing changed for {result.stalled_secs:.0f} s, neither the log ({result.log_size} bytes) nor progress.json "
         f"nor any file of the output or the checkpoints, so the run was stopped ({result.how}); a new attempt resumes. "
         f"A script that is silent for longer needs a higher stall_minutes.{step}"
+    )
+
+
+def _of_storage(result: RunResult) -> TPUError:
+    """What kept the run from its storage; before it started, also a right that no other try brings."""
+    if result.phase != "restore":
+        return StorageUnreachable(f"the script could not reach its storage ({result.how})")
+    if result.exit_code == _NO_ACCESS:
+        return AccessDenied(
+            "the TPU VM's service account may not use the run's checkpoints in the bucket, so the run was not started: "
+            "give it roles/storage.objectAdmin on the bucket. Its log has the bucket's answer"
+        )
+    return StorageUnreachable(
+        f"the run's checkpoints in the bucket could not be read, so it was not started ({result.how}): "
+        "starting from zero would throw its work away. Its log says why; the next try reads them again"
     )
 
 

@@ -274,7 +274,12 @@ def _retry(timing: CallTiming) -> Any:
     from google.api_core.retry import AsyncRetry, if_exception_type
 
     transient = if_exception_type(
-        exceptions.ServiceUnavailable, exceptions.DeadlineExceeded, exceptions.Aborted, exceptions.InternalServerError
+        exceptions.ServiceUnavailable,
+        exceptions.DeadlineExceeded,
+        exceptions.Aborted,
+        exceptions.InternalServerError,
+        # A token that expired on its way: google-auth fetches a new one for the next try. Revoked for good, it stays so.
+        exceptions.Unauthenticated,
     )
     return AsyncRetry(predicate=transient, initial=timing.pause, maximum=10.0, multiplier=2.0, timeout=timing.retry)
 

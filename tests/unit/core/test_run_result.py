@@ -13,6 +13,7 @@ from airflow_tpu import protocol
 from airflow_tpu.core.run import RunResult, classify_exit
 from airflow_tpu.errors import (
     AcceleratorMissing,
+    AccessDenied,
     ConnectionFailed,
     DeadlineExceeded,
     NothingProduced,
@@ -34,6 +35,9 @@ CONTRACT: list[tuple[dict[str, Any], type[TPUError] | None]] = [
     ({"exit_code": 69}, AcceleratorMissing),
     ({"exit_code": 70}, RunFailed),
     ({"exit_code": 74}, StorageUnreachable),
+    ({"exit_code": 74, "phase": "restore"}, StorageUnreachable),
+    ({"exit_code": 77, "phase": "restore"}, AccessDenied),
+    ({"exit_code": 77}, RunFailed),
     ({"exit_code": 75}, RunInterrupted),
     ({"exit_code": 76}, RunInterrupted),
     ({"exit_code": 75, "deadline": True}, DeadlineExceeded),
