@@ -32,7 +32,7 @@ from typing import Any
 POINTS = frozenset(
     {"tpu.call", "tpu.operation", "tpu.zone", "node.timeline", "queued.timeline", "vm.ssh", "gcs.request"}
 )
-_KEYS = frozenset({"id", "point", "match", "times", "after", "params"})
+_KEYS = frozenset({"id", "point", "match", "times", "after", "every", "params"})
 
 
 class FaultSpecError(ValueError):
@@ -48,6 +48,7 @@ class Fault:
     :param match: attribute name to pattern (``fnmatch``, case matters); an attribute not named matches anything.
     :param times: how many matching events it spoils.
     :param after: how many matching events it lets pass first.
+    :param every: of the matching events after that, it spoils one in so many: 10 is ten per cent.
     :param params: what it does; the point defines the keys.
     """
 
@@ -57,6 +58,7 @@ class Fault:
     times: int
     after: int
     params: Mapping[str, Any]
+    every: int = 1
 
     def matches(self, point: str, attributes: Mapping[str, str]) -> bool:
         """Return whether this fault concerns an event at ``point`` with these attributes."""
@@ -75,16 +77,15 @@ class Fault:
             raise FaultSpecError("; ".join(problems))
         match = {str(name): str(pattern) for name, pattern in spec.get("match", {}).items()}
         params = dict(spec.get("params", {}))
-        return cls(
-            str(spec.get("id", default_id)), spec["point"], match, spec.get("times", 1), spec.get("after", 0), params
-        )
+        name, counts = str(spec.get("id", default_id)), (spec.get("times", 1), spec.get("after", 0))
+        return cls(name, spec["point"], match, *counts, params, spec.get("every", 1))
 
 
 def _problems(spec: Mapping[str, Any]) -> list[str]:
     found = [f"unknown key {key!r} (known: {', '.join(sorted(_KEYS))})" for key in sorted(set(spec) - _KEYS)]
     if spec.get("point") not in POINTS:
         found.append(f"unknown point {spec.get('point')!r} (known: {', '.join(sorted(POINTS))})")
-    for key, least in (("times", 1), ("after", 0)):
+    for key, least in (("times", 1), ("after", 0), ("every", 1)):
         value = spec.get(key, least)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             found.append(f"{key} must be a whole number of at least {least}, got {value!r}")
@@ -97,15 +98,16 @@ def _problems(spec: Mapping[str, Any]) -> list[str]:
 @dataclass
 class _Entry:
     fault: Fault
-    skipped: int = 0
+    seen: int = 0
     used: int = 0
 
     def strikes(self, point: str, attributes: Mapping[str, str]) -> bool:
         """Count this event if it concerns the fault, and return whether the fault spoils it."""
         if self.used >= self.fault.times or not self.fault.matches(point, attributes):
             return False
-        if self.skipped < self.fault.after:
-            self.skipped += 1
+        self.seen += 1
+        late = self.seen - self.fault.after
+        if late <= 0 or late % self.fault.every:
             return False
         self.used += 1
         return True

@@ -80,6 +80,8 @@ def reason_against(cell: Cell) -> str:
         return _NO_OPERATION
     if what in _SSH and where not in _CONNECTED:
         return _NO_MACHINE if where in _EARLY else "nothing is connected then"
+    if what == "storage refuses writes" and where not in ("starting", "checkpointing", "copying"):
+        return "the run writes nothing then"
     if what == "key late" and where != "booting":
         return _ONCE
     if what == "host key changed" and where not in ("booting", *_CONNECTED):
@@ -90,8 +92,12 @@ def reason_against(cell: Cell) -> str:
 ALL = tuple(Cell(where, what) for where in WHERE for what in WHAT)
 CELLS = tuple(cell for cell in ALL if not reason_against(cell))
 
-FAILING: frozenset[Cell] = frozenset()
-"""Cells in which the run has to fail: what went wrong is nothing that another try helps against."""
+FAILING = {
+    **{Cell(where, "host key changed"): "another host key than the one pinned" for where in ("booting", *_CONNECTED)},
+    Cell("starting", "storage refuses writes"): "may not use the run's checkpoints",
+    Cell("copying", "storage refuses writes"): "could not be uploaded",
+}
+"""Cells in which the run has to fail, since no other try helps, and what its log says then."""
 
 CHOSEN = frozenset(
     {

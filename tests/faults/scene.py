@@ -14,7 +14,7 @@ from google.cloud import tpu_v2
 from airflow_tpu import protocol
 from localcloud.progress import latest_step
 from localcloud.testing import BackgroundCloud, tpu_client
-from tests.dags.evidence import object_names, upload
+from tests.dags.evidence import upload
 
 SCRIPT = Path(__file__).with_name("training.py")
 _LOOK = 0.02
@@ -132,7 +132,7 @@ _PHASES: dict[str, Callable[[Scene], bool]] = {
     "shipping": lambda scene: bool(scene.files("runner.py")),
     "starting": _exists(protocol.PID_FILE),
     "training": _step(5),
-    "checkpointing": lambda scene: any("/checkpoints/attempt-" in name for name in object_names(scene.cloud)),
+    "checkpointing": _step(10),
     "copying": _exists(protocol.EXIT_FILE),
     "deleting": lambda scene: scene.node("DELETING") is not None,
 }

@@ -14,7 +14,7 @@ import pytest
 from localcloud.testing import BackgroundCloud, eventually
 from tests.dags.evidence import events, ledger_seconds, metered_seconds, names_left, objects
 from tests.faults import training
-from tests.faults.cells import CELLS, CHOSEN, WHAT, WHERE, Cell
+from tests.faults.cells import CELLS, CHOSEN, FAILING, WHAT, WHERE, Cell
 from tests.faults.scene import Scene
 from tests.faults.troubles import act_of, prepare
 
@@ -46,7 +46,7 @@ def test_every_phase_and_every_trouble_is_in_each_test_run() -> None:
 
 @pytest.mark.parametrize("cell", [pytest.param(cell, id=cell.id, marks=marks(cell)) for cell in CELLS])
 def test_cell(cell: Cell, cloud: BackgroundCloud, run_dag: Run) -> None:
-    """The run ends as it should, with the right result or a stated loss; one copy at a time, nothing left, books right."""
+    """The run ends as it should, right result or stated loss; one copy at a time, nothing left, true books."""
     scene = Scene(cloud, f"t{uuid.uuid4().hex[:10]}.py")
     prepare(scene, cell)
     with scene.at(cell.where, act_of(cell)):
@@ -62,6 +62,8 @@ def test_cell(cell: Cell, cloud: BackgroundCloud, run_dag: Run) -> None:
     check_books(cloud)
     if cell.state == "success":
         assert result_of(cloud) == undisturbed()
+    else:
+        assert FAILING[cell] in outcome.log
 
 
 def clean_up(cloud: BackgroundCloud, run_dag: Run) -> None:

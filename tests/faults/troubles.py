@@ -31,7 +31,7 @@ def prepare(scene: Scene, cell: Cell) -> None:
 
 def act_of(cell: Cell) -> Act:
     """What to do when the phase is reached."""
-    return _ACTS.get(cell.what, nothing)
+    return _ACTS.get(cell.what) or _ACTS.get(cell.id, nothing)
 
 
 def _preempt(scene: Scene) -> None:
@@ -78,8 +78,9 @@ def _storage_stumbles(scene: Scene) -> None:
     scene.add_fault("gcs.request", 1000, every=10, action="503")
 
 
-def _refuse_artifacts(scene: Scene) -> None:
-    scene.add_fault("gcs.request", 1000, match={"object": "*/attempt-*/output/*", "method": "P*"}, action="403")
+def _refuse(what: str) -> Act:
+    match = {"object": f"*/{what}/*", "method": "P*"}
+    return lambda scene: scene.add_fault("gcs.request", 1000, match=match, action="403")
 
 
 def _operation(verb: str, **params: object) -> Act:
@@ -101,12 +102,14 @@ _ACTS: dict[str, Act] = {
     "SSH frozen": _freeze,
     "host key changed": _change_host_key,
     "storage 503 on 10 %": _storage_stumbles,
-    "storage refuses writes": _refuse_artifacts,
+    "checkpointing: storage refuses writes": _refuse("checkpoints"),
 }
 _PREPARED: dict[tuple[str, str], Act] = {
     ("creating", "operation never ends"): _operation("create", action="never"),
     ("creating", "operation fails with code 13"): _operation("create", action="error", code=13),
     ("deleting", "operation never ends"): _operation("delete", action="never"),
     ("deleting", "operation fails with code 13"): _operation("delete", action="error", code=13),
+    ("starting", "storage refuses writes"): _refuse("checkpoints"),
+    ("copying", "storage refuses writes"): _refuse("output"),
     ("", "key late"): _ssh(key_late_seconds=2.0),
 }

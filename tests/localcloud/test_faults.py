@@ -30,6 +30,14 @@ def test_a_fault_lets_some_pass_and_strikes_some() -> None:
     assert struck == [False, False, True, True, False]
 
 
+def test_a_fault_strikes_one_in_so_many() -> None:
+    """``every`` of 3 spoils the third and the sixth of the events that are not let pass."""
+    book = FaultBook()
+    book.add({"point": "gcs.request", "times": 9, "after": 1, "every": 3})
+    struck = [book.take("gcs.request") is not None for _ in range(8)]
+    assert struck == [False, False, False, True, False, False, True, False]
+
+
 def test_a_report_tells_what_was_used() -> None:
     """The report counts uses, and what is not wholly used up is named."""
     book = FaultBook()
