@@ -278,7 +278,7 @@ def _retry(timing: CallTiming) -> Any:
         exceptions.DeadlineExceeded,
         exceptions.Aborted,
         exceptions.InternalServerError,
-        # A token that expired on its way: google-auth fetches a new one for the next try. Revoked for good, it stays so.
+        # A token that expired on its way: google-auth fetches a new one for the next try.
         exceptions.Unauthenticated,
     )
     return AsyncRetry(predicate=transient, initial=timing.pause, maximum=10.0, multiplier=2.0, timeout=timing.retry)
