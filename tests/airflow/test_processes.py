@@ -182,29 +182,6 @@ def test_paused_beyond_its_deadline(run: TrainingRun) -> None:
     ends_red(run)
 
 
-@together(BROKEN)
-def test_file_broken(run: TrainingRun) -> None:
-    """The same holds for a DAG whose file can no longer be loaded; the reaper closes its books."""
-    run.trigger()
-    run.until_training("deferred")
-    (run.stack.dags / f"{BROKEN}.py").write_text("import nothing_of_that_name  # airflow dag\n")
-    run.expire()
-    assert eventually(run.resources, lambda found: not found, PATIENCE, POLL) == []
-    run.reap()
-    run.assert_nothing_left(SEEN_LATE)
-
-
-@together(REMOVED)
-def test_file_removed(run: TrainingRun) -> None:
-    """The reaper takes the TPU of a run whose DAG has been deleted, file and all, and closes its books."""
-    run.trigger()
-    run.until_training("deferred")
-    (run.stack.dags / f"{REMOVED}.py").unlink()
-    assert status_of(run.client, f"/api/v2/dags/{REMOVED}", "DELETE") == 204
-    run.reap()
-    run.assert_nothing_left(SEEN_LATE)
-
-
 # --- processes that die ---
 
 
@@ -315,3 +292,31 @@ def test_scheduler_killed(stage: Stage) -> None:
     stage.stack.start("scheduler")
     run.let_end()
     ends_green(run)
+
+
+# --- what the reaper ends, which looks at all runs ---
+
+
+def test_file_broken(stage: Stage) -> None:
+    """The same holds for a DAG whose file can no longer be loaded; the reaper closes its books."""
+    stage.quiet()
+    run = stage.run(BROKEN, "file-broken")
+    run.trigger()
+    run.until_training("deferred")
+    (run.stack.dags / f"{BROKEN}.py").write_text("import nothing_of_that_name  # airflow dag\n")
+    run.expire()
+    assert eventually(run.resources, lambda found: not found, PATIENCE, POLL) == []
+    run.reap()
+    run.assert_nothing_left(SEEN_LATE)
+
+
+def test_file_removed(stage: Stage) -> None:
+    """The reaper takes the TPU of a run whose DAG has been deleted, file and all, and closes its books."""
+    stage.quiet()
+    run = stage.run(REMOVED, "file-removed")
+    run.trigger()
+    run.until_training("deferred")
+    (run.stack.dags / f"{REMOVED}.py").unlink()
+    assert status_of(run.client, f"/api/v2/dags/{REMOVED}", "DELETE") == 204
+    run.reap()
+    run.assert_nothing_left(SEEN_LATE)
