@@ -7,7 +7,15 @@ from typing import Any
 from airflow.sdk import Param
 
 from airflow_tpu.core.catalogue import Catalogue
-from airflow_tpu.core.conf import MAX_DEADLINE_HOURS, MAX_PREEMPTIONS, MAX_STALL_MINUTES, NODE, QUEUED_RESOURCE
+from airflow_tpu.core.conf import (
+    MAX_DEADLINE_HOURS,
+    MAX_PREEMPTIONS,
+    MAX_STALL_MINUTES,
+    NODE,
+    QUEUED_RESOURCE,
+    WAIT,
+    WALK,
+)
 from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.tpu import Tier
 from airflow_tpu.hooks.grant import grant_at_parse, load_catalogue
@@ -65,6 +73,12 @@ def _where(catalogue: Catalogue, grant: Grant | None) -> dict[str, Param]:
             QUEUED_RESOURCE,
             "Provisioning",
             "Wait in Google's queue, or ask for the node now.",
+        ),
+        "on_stock_out": _choice(
+            [WAIT, WALK],
+            WAIT,
+            "Without capacity",
+            "Wait for this zone, or walk to other rows of the grant in its region: same chips, perhaps another type.",
         ),
         "internal_ips": Param(
             False,

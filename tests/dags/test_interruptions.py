@@ -117,15 +117,41 @@ def test_preemption_while_deferred(cloud: BackgroundCloud, run_dag: Run, monkeyp
     assert names_left(cloud) == []
 
 
-def test_stock_out_is_tried_again(cloud: BackgroundCloud, run_dag: Run) -> None:
-    """A create whose operation ends for lack of capacity is tried again; the failed one costs nothing."""
+def test_stock_out_is_waited_for(cloud: BackgroundCloud, run_dag: Run) -> None:
+    """A create that ends for lack of capacity is repeated after a deferred wait, in the same try, and costs nothing."""
     message = 'There is no more capacity in the zone "us-central1-f"'
     cloud.add_fault("tpu.operation", {"verb": "create"}, action="error", code=8, message=message)
     outcome = run_dag(provisioning="node")
     assert outcome.state == "success", outcome.log[-4000:]
-    assert outcome.tries["create"] == 2
+    assert outcome.tries["create"] == 1
+    assert re.search(
+        r"waiting for capacity for on-demand v2-8 in us-central1-f: .* since .*next check in .*giving up at",
+        outcome.log,
+    )
     assert [event["end_reason"] for event in events(cloud, "closed")] == ["never-ready", "finished"]
     assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) < 3.0
+
+
+def test_stock_out_is_walked_around(cloud: BackgroundCloud, run_dag: Run) -> None:
+    """A run that may walk trains on another row of the grant in the same region; its books and its delete follow it."""
+    message = 'There is no more capacity in the zone "us-central1-f"'
+    cloud.add_fault("tpu.operation", {"verb": "create"}, times=2, action="error", code=8, message=message)
+    outcome = run_dag(provisioning="node", on_stock_out="walk", tier="spot", accelerator_type="v2-8")
+    assert outcome.state == "success", outcome.log[-4000:]
+    assert set(outcome.tries.values()) == {1}
+    assert "no spot v2-8 in us-central1-f to be had, so on-demand v2-8 in us-central1-f is asked for" in outcome.log
+    assert "no on-demand v2-8 in us-central1-f to be had, so spot v5litepod-4 in us-central1-a is asked" in outcome.log
+    found = [(event["tier"], event["accelerator_type"], event["zone"]) for event in events(cloud, "opened")]
+    assert found == [
+        ("spot", "v2-8", "us-central1-f"),
+        ("on-demand", "v2-8", "us-central1-f"),
+        ("spot", "v5litepod-4", "us-central1-a"),
+    ]
+    ends = [event["end_reason"] for event in events(cloud, "closed")]
+    assert ends == ["never-ready", "never-ready", "finished"]
+    assert outcome.xcom["create"]["zone"] == "us-central1-a"
+    assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) < 3.0
+    assert names_left(cloud) == []
 
 
 def test_ready_and_never_reachable_is_charged(cloud: BackgroundCloud, run_dag: Run) -> None:

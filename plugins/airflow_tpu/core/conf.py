@@ -15,6 +15,8 @@ from airflow_tpu.errors import ConfigError
 
 QUEUED_RESOURCE = "queued-resource"
 NODE = "node"
+WAIT = "wait"
+WALK = "walk"
 MAX_DEADLINE_HOURS = 24 * 30
 MAX_PREEMPTIONS = 1000
 MAX_STALL_MINUTES = 60 * MAX_DEADLINE_HOURS
@@ -35,6 +37,7 @@ class RunConf:
     :param max_preemptions: how often the TPU may be taken away before the run gives up.
     :param stall_minutes: minutes without a sign of life of the script after which the run is stopped, 0 for never.
     :param provisioning: ``queued-resource`` waits for capacity in Google's queue, ``node`` asks directly.
+    :param on_stock_out: ``wait`` for the zone that was asked for, or ``walk`` to other rows of the grant in its region.
     :param internal_ips: workers get no external address; Airflow must reach them inside the VPC.
     :param environment: extra environment of the script.
     :param requirements: path of a requirements file below ``include/train``, empty for none.
@@ -62,6 +65,7 @@ class RunConf:
     seed: int = 0
     model: str = ""
     stall_minutes: int = 60
+    on_stock_out: str = WAIT
 
     @classmethod
     def parse(cls, mapping: Mapping[str, Any], catalogue: Catalogue) -> RunConf:
@@ -86,6 +90,11 @@ class RunConf:
         """Whether the TPU is asked for by queued resource."""
         return self.provisioning == QUEUED_RESOURCE
 
+    @property
+    def walks(self) -> bool:
+        """Whether the run may go to other rows of the grant when its zone has no capacity."""
+        return self.on_stock_out == WALK
+
     def to_json(self) -> dict[str, Any]:
         """The one JSON form; :meth:`parse` reads it back."""
         changed = {"arguments": list(self.arguments), "tier": str(self.tier), "environment": dict(self.environment)}
@@ -106,6 +115,7 @@ def _fields(catalogue: Catalogue) -> dict[str, Field]:
         "max_preemptions": Field(integer(0, MAX_PREEMPTIONS), 20),
         "stall_minutes": Field(integer(0, MAX_STALL_MINUTES), 60),
         "provisioning": Field(choice((QUEUED_RESOURCE, NODE)), QUEUED_RESOURCE),
+        "on_stock_out": Field(choice((WAIT, WALK)), WAIT),
         "internal_ips": Field(boolean, False),
         "environment": Field(script_environment.environment, "", sensitive=True),
         "requirements": Field(lambda value: paths.relative_path(value) if value != "" else "", ""),

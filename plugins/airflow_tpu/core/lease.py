@@ -10,6 +10,7 @@ from typing import Any
 from airflow_tpu.core.budget import Spent
 from airflow_tpu.core.ledger import TimeSource
 from airflow_tpu.core.names import LeaseStamp, RunKey
+from airflow_tpu.core.walk import Choice, Hunt
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Lease:
     :param key: whose lease it is.
     :param token: changes each time the lease is taken; a delete is fenced by it.
     :param expires_at: the run's deadline; what is alive after it may be reaped.
-    :param zone: where the current TPU is asked for.
+    :param zone: where the current incarnation was asked for.
     :param incarnation: number of the current physical life, 0 before the first create.
     :param attempt: number of the last start of the user's process, 0 before the first.
     :param attempt_node: id of the node it was started on.
@@ -90,6 +91,8 @@ class Lease:
     :param spent: what the run has used of its budget of interruptions.
     :param lives: what is known of each incarnation, by node id.
     :param holder: which DAG run has taken it, None if nobody noted that.
+    :param choice: which TPU is asked for, None for the one of the form.
+    :param hunt: the search for capacity, None while there is none.
     """
 
     key: RunKey
@@ -103,6 +106,8 @@ class Lease:
     spent: Spent = field(default_factory=Spent)
     lives: Mapping[str, Life] = field(default_factory=dict)
     holder: Holder | None = None
+    choice: Choice | None = None
+    hunt: Hunt | None = None
 
     @property
     def node_id(self) -> str:
@@ -124,9 +129,9 @@ class Lease:
             return False
         return not self.holder.is_followed_by(holder)
 
-    def next_incarnation(self, at_least: int = 0) -> Lease:
-        """The same lease for the next physical life."""
-        return replace(self, incarnation=max(self.incarnation, at_least) + 1)
+    def next_incarnation(self, at_least: int = 0, zone: str = "") -> Lease:
+        """The same lease for the next physical life, in this zone."""
+        return replace(self, incarnation=max(self.incarnation, at_least) + 1, zone=zone or self.zone)
 
     def next_attempt(self, node_id: str, at: dt.datetime | None = None) -> Lease:
         """The same lease with one more start of the user's process, on this node, at this instant."""
@@ -157,6 +162,8 @@ class Lease:
             "spent": self.spent.to_json(),
             "lives": {node_id: life.to_json() for node_id, life in self.lives.items()},
             "holder": self.holder.to_json() if self.holder else None,
+            "choice": self.choice.to_json() if self.choice else None,
+            "hunt": self.hunt.to_json() if self.hunt else None,
         }
 
     @classmethod
@@ -174,6 +181,8 @@ class Lease:
             spent=Spent.from_json(data["spent"]),
             lives={node_id: Life.from_json(life) for node_id, life in data["lives"].items()},
             holder=Holder.from_json(data["holder"]) if data.get("holder") else None,
+            choice=Choice.from_json(data["choice"]) if data.get("choice") else None,
+            hunt=Hunt.from_json(data["hunt"]) if data.get("hunt") else None,
         )
 
 

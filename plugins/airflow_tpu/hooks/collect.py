@@ -49,7 +49,7 @@ async def collect(bench: Workbench, lease: Lease, uri: str) -> Collected:
     :raises ArtifactsLost: the node is gone.
     :raises RemoteError: the worker cannot be reached or refused.
     """
-    node = f"{bench.spec.parent}/nodes/{lease.attempt_node}"
+    node = bench.attempt_node(lease)
     async with bench.tpu.client() as client:
         try:
             job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))

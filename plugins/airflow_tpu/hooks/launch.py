@@ -100,7 +100,7 @@ async def launch(client: TPUClient, bench: Workbench, lease: Lease, node: str) -
     job = RunningJob(node, await _address(client, bench, view), RunRef(lease.key.name, lease.attempt))
     own = view.queued_resource or view.name
     attempt = Attempt(lease.key.name, lease.attempt, lease.expires_at, baseline, own)
-    spec = plan_job(bench.conf, bench.accelerator, bundle, attempt)
+    spec = plan_job(bench.conf, bench.accelerator_of(lease), bundle, attempt)
     async with RunSession(job.address, bench.access.login, REACHED) as session:
         started = await session.start(spec, bundle)
     log.info("attempt %d of %s runs as process %s on %s", lease.attempt, lease.key.name, started.pid, node_id)

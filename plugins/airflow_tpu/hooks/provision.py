@@ -202,7 +202,8 @@ class Provisioner:
     async def _create(self, order: Order, census: Census, lease: Lease, last: int) -> Target:
         now = self.client.clock.now()
         permit = order.reserve(self._reservations, census, lease, now)
-        previous, lease = lease, self.leases.update(lease, lambda current: _advanced(current, lease, last))
+        previous, zone = lease, order.spec.zone
+        lease = self.leases.update(lease, lambda current: _advanced(current, previous, last, zone))
         await self._end(await self._named(order.spec, previous), previous)
         if not self.ledger.open(_opened(order, permit, lease, now)):
             raise TransientError(f"{lease.node_id} is being created by another process of this run")
@@ -245,7 +246,8 @@ class Provisioner:
         """The current incarnation, asked for by its name: an answer that is never out of date."""
         if lease.incarnation == 0:
             return Census((), (), ())
-        target = target_of(replace(spec, queued=True), lease.node_id)  # however an earlier attempt has asked for it
+        # However, and wherever, an earlier attempt has asked for it.
+        target = target_of(replace(spec, queued=True, zone=lease.zone), lease.node_id)
         node, queued = await asyncio.gather(
             _known(self.client.node(target.node)), _known(self.client.queued_resource(target.queued))
         )
@@ -282,10 +284,10 @@ class Provisioner:
         return all(found.get(key) == value for key, value in stamp.labels.items())
 
 
-def _advanced(current: Lease, known: Lease, last: int) -> Lease:
+def _advanced(current: Lease, known: Lease, last: int, zone: str) -> Lease:
     if current.incarnation != known.incarnation:
         raise TransientError(f"{current.node_id} is being created by another process of this attempt")
-    return current.next_incarnation(last)
+    return current.next_incarnation(last, zone)
 
 
 async def _known(answer: Awaitable[T]) -> T | None:

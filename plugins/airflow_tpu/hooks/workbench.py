@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_tpu.core.conf import RunConf
 from airflow_tpu.core.tpu import TPUSpec
 from airflow_tpu.core.usage import Usage, fold
+from airflow_tpu.core.walk import Choice, choices_of
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.hooks.boot import Access
 from airflow_tpu.hooks.grant import bucket_locations, load_catalogue, load_grant, store_root
@@ -25,6 +26,7 @@ from airflow_tpu.hooks.reservations import ReservationStore
 if TYPE_CHECKING:
     from airflow_tpu.core.catalogue import AcceleratorType, Catalogue
     from airflow_tpu.core.grant_file import Grant
+    from airflow_tpu.core.lease import Lease
     from airflow_tpu.core.names import RunKey
     from airflow_tpu.hooks.artifacts import ArtifactsHook
     from airflow_tpu.hooks.tpu import CloudTPUHook
@@ -140,25 +142,49 @@ class Workbench:
 
     @property
     def spec(self) -> TPUSpec:
+        """The TPU that the form asks for."""
+        return self.spec_of(Choice.asked(self.conf))
+
+    @cached_property
+    def choices(self) -> tuple[Choice, ...]:
+        """Every TPU that would do, the one of the form first."""
+        return choices_of(self.conf, self.grant, self.catalogue)
+
+    def choice(self, lease: Lease | None) -> Choice:
+        """Which TPU a run asks for now."""
+        return (lease.choice if lease is not None else None) or Choice.asked(self.conf)
+
+    def spec_of(self, choice: Choice) -> TPUSpec:
         """The TPU to ask for."""
-        conf = self.conf
         return TPUSpec(
             project_id=self.tpu.endpoint.project_id,
-            zone=conf.zone,
-            accelerator_type=conf.accelerator_type,
-            runtime_version=conf.runtime_version,
-            tier=conf.tier,
-            queued=conf.queued,
-            internal_ips=conf.internal_ips,
+            zone=choice.zone,
+            accelerator_type=choice.accelerator_type,
+            runtime_version=choice.runtime_version,
+            tier=choice.tier,
+            queued=self.conf.queued,
+            internal_ips=self.conf.internal_ips,
         )
 
-    def order(self) -> Order:
-        """What is to be created, with the location of every bucket that the run names."""
+    def accelerator_of(self, lease: Lease) -> AcceleratorType:
+        """The type that a run has, in the catalogue."""
+        return self.catalogue.types[self.choice(lease).accelerator_type]
+
+    def attempt_node(self, lease: Lease) -> str:
+        """Full name of the node that the last attempt was started on."""
+        return f"projects/{self.tpu.endpoint.project_id}/locations/{lease.zone}/nodes/{lease.attempt_node}"
+
+    def order(self, lease: Lease | None = None) -> Order:
+        """What is to be created, with the location of every bucket that the run names.
+
+        :param lease: of a run that may ask for something else than the form does by now.
+        """
         named = (self.conf.artifacts_uri, self.conf.script, self.conf.data_uri)
         uris = [uri for uri in named if uri.startswith("gs://")]
+        choice = self.choice(lease)
         return Order(
-            spec=self.spec,
-            accelerator=self.accelerator,
+            spec=self.spec_of(choice),
+            accelerator=self.catalogue.types[choice.accelerator_type],
             grant=self.grant,
             bucket_locations=bucket_locations(self.storage, uris),
             paid_reason=self.conf.allow_paid_reason,

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow_tpu.links.base import StoredLink
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class CloudTPUNodeLink(StoredLink):
@@ -11,3 +16,9 @@ class CloudTPUNodeLink(StoredLink):
     name = "TPU in Google Cloud"
     key = "tpu_node_link"
     form = "https://console.cloud.google.com/compute/tpus/details/{zone}/{node_id}?project={project_id}"
+
+    @classmethod
+    def persist_node(cls, context: Context, node: str) -> str:
+        """Store the URL of a node, given its full name; returns it."""
+        _, project, _, zone, _, node_id = node.split("/")
+        return cls.persist(context, project_id=project, zone=zone, node_id=node_id)

@@ -33,6 +33,8 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
         census = bench.tpu.run(take_census)
         holder = _holder(context)
         lease = bench.leases.acquire(bench.key, bench.conf.zone, bench.deadline(holder.started_at or now), holder)
+        if lease.choice is not None:
+            order = bench.order(lease)
         self.log.info("lease of %s until %s: %s", lease.key.name, lease.expires_at, bench.leases.uri(bench.key))
         try:
             self.log.info("taken from the grant: %s", order.reserve(bench.reservations, census, lease, now))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_tpu.core.events import raise_for
@@ -13,6 +15,7 @@ from airflow_tpu.errors import (
     ConfigError,
     DeadlineExceeded,
     HostLost,
+    LeaseLost,
     LedgerError,
     TPUError,
     TPULost,
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_tpu.core.lease import Lease
+    from airflow_tpu.hooks.hunt import Step
     from airflow_tpu.hooks.provision import Target
     from airflow_tpu.hooks.waits import Arrival
     from airflow_tpu.hooks.workbench import Workbench
@@ -50,11 +54,11 @@ class CloudTPUProvisionOperator(FencedOperator):
         lease = bench.leases.read(bench.key)
         self._require_time(lease)
         self.arm(bench, lease)
-        order = bench.order()  # connections and buckets are read before the event loop runs
+        order = bench.order(lease)  # connections and buckets are read before the event loop runs
         try:
             target, arrival = asyncio.run(self._provision(bench, lease, order))
         except TPUError as error:
-            self._give_up(bench, lease, error)
+            return self._go_on(context, bench, lease, error)
         if arrival is None:
             self._defer_until_ready(lease, target)
         return self._arrived(context, bench, lease, arrival)
@@ -67,10 +71,42 @@ class CloudTPUProvisionOperator(FencedOperator):
         try:
             good = raise_for(event)
         except TPUError as error:
-            self._give_up(bench, lease, error)
+            return self._go_on(context, bench, lease, error)
         ready = dt.datetime.fromisoformat(good["ready_at"])
         lease = self._remember(bench, lease, good["node"], ready, TimeSource(good["source"]))
         return self.on_ready(context, bench, lease, good["node"])
+
+    def execute_again(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
+        """Ask once more after a wait for capacity."""
+        raise_for(event)
+        return self.execute(context)
+
+    def _go_on(self, context: Context, bench: Workbench, lease: Lease, error: TPUError) -> Any:
+        """Where only capacity is missing, ask elsewhere or wait in the triggerer; anything else ends the try."""
+        from airflow_tpu.hooks.hunt import explained, next_step
+
+        with contextlib.suppress(LeaseLost):  # then only what carries the old token is given back
+            lease = bench.leases.confirm(lease)
+        step = next_step(bench, lease, error)
+        if not isinstance(error, ConfigError | LedgerError):
+            self._give_back(bench, lease, error)
+        if step is None or (step.resume_at is not None and not self.deferrable):
+            raise explained(bench, error)
+        lease = bench.leases.update(lease, step.change)
+        if step.resume_at is None:
+            self.log.warning("%s: %s", step.why, error)
+            return self.execute(context)
+        self.log.info("%s", step.why)
+        self._defer_until_capacity(lease, step)
+
+    def _defer_until_capacity(self, lease: Lease, step: Step) -> NoReturn:
+        from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
+
+        watch = self.watch(lease, lease.expires_at)
+        self.defer(
+            trigger=CloudTPUCapacityTrigger(watch=watch.to_json(), hunt=step.hunt_json()),
+            method_name="execute_again",
+        )
 
     def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: str) -> Any:
         """Use the TPU.
@@ -120,17 +156,18 @@ class CloudTPUProvisionOperator(FencedOperator):
         if lease.life(node_id).ready_at is not None:
             return lease
         self.log.info("%s has been READY since %s (%s)", node_id, ready_at, source)
-        return bench.leases.update(lease, lambda now: now.with_life(node_id, ready_at=ready_at, source=source))
+        zone = node.split("/")[3]
+        return bench.leases.update(
+            lease,
+            lambda now: replace(now.with_life(node_id, ready_at=ready_at, source=source), zone=zone, hunt=None),
+        )
 
-    def _give_up(self, bench: Workbench, lease: Lease, error: TPUError) -> NoReturn:
-        """Delete what this attempt made, then fail with the error as it was (its cause is not lost)."""
-        if not isinstance(error, ConfigError | LedgerError):
-            if isinstance(error, TPULost):
-                lease = bench.leases.read(bench.key)
-                self.close_lost(bench, lease, lease.node_id, error)
-            self.log.warning("no usable TPU: deleting what this attempt asked for")
-            self._clean_up(bench, lease)
-        raise error
+    def _give_back(self, bench: Workbench, lease: Lease, error: TPUError) -> None:
+        """Delete what this attempt made."""
+        if isinstance(error, TPULost):
+            self.close_lost(bench, lease, lease.node_id, error)
+        self.log.warning("no usable TPU: deleting what this attempt asked for")
+        self._clean_up(bench, lease)
 
     def close_lost(self, bench: Workbench, lease: Lease, node: str, error: TPULost) -> None:
         """End a lost incarnation in the ledger when its loss was seen: a wait before the next try costs nothing.

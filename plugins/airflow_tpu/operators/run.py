@@ -52,8 +52,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
 
     def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: str) -> Any:
         """Attach or start, follow for a while, then leave the rest to the triggerer."""
-        spec = bench.spec
-        CloudTPUNodeLink.persist(context, zone=spec.zone, node_id=node.rsplit("/", 1)[-1], project_id=spec.project_id)
+        CloudTPUNodeLink.persist_node(context, node)
         _ = bench.access  # connections are read before the event loop runs
         with self._losses_counted(context, bench, lease, node):
             job, result = asyncio.run(self._run(bench, lease, node))
@@ -140,7 +139,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         from airflow_tpu.hooks.boot import lost_state
 
         async with bench.tpu.client() as client:
-            return await lost_state(client, f"{bench.spec.parent}/nodes/{lease.attempt_node}")
+            return await lost_state(client, bench.attempt_node(lease))
 
     def _last_lines(self, bench: Workbench, uri: str) -> str:
         end = LineAssembler()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.events import raise_for
-from airflow_tpu.errors import LeaseLost
+from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.ledger import announce
@@ -38,15 +39,15 @@ class CloudTPUCreateOperator(CloudTPUProvisionOperator):
     def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: str) -> dict[str, Any]:
         """Publish the link and describe the TPU."""
         node_id = node.rsplit("/", 1)[-1]
-        spec = bench.spec
-        CloudTPUNodeLink.persist(context, zone=spec.zone, node_id=node_id, project_id=spec.project_id)
+        CloudTPUNodeLink.persist_node(context, node)
+        choice = replace(bench.choice(lease), zone=lease.zone)
         ready_at = lease.life(node_id).ready_at
-        self.log.info("TPU ready: %s, %s (%s) in %s", node_id, spec.accelerator_type, spec.tier, spec.zone)
+        self.log.info("TPU ready: %s, %s", node_id, choice)
         return {
             "node": node,
-            "accelerator_type": spec.accelerator_type,
-            "zone": spec.zone,
-            "tier": str(spec.tier),
+            "accelerator_type": choice.accelerator_type,
+            "zone": choice.zone,
+            "tier": str(choice.tier),
             "ready_at": ready_at.isoformat() if ready_at else None,
         }
 
@@ -57,7 +58,11 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
     It needs neither XCom nor a permit to delete; a TPU that is gone already is a success; a colleague's TPU is
     never touched. Use it as the teardown of the lease.
 
+    The grant is only asked where the books are: one that has ended stops nothing, and one that cannot be read fails
+    the task after the TPU is gone.
+
     :return: every incarnation of the run, and how it ended.
+    :raises LedgerError: the TPU is gone and the grant file could not be read, so that ledger and lease stay open.
     """
 
     def execute(self, context: Context) -> list[dict[str, str]]:
@@ -66,7 +71,10 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         _ = bench.tpu.endpoint
         until = dt.datetime.now(dt.UTC) + GONE_WITHIN
         asked = asyncio.run(self._ask(bench))
-        self._close(bench, asked)
+        try:
+            self._close(bench, asked)
+        except ConfigError as error:  # of the grant file; _done tells it again once nothing is billed any more
+            self.log.error("the books of %s have to wait: %s", bench.key.name, error)  # noqa: TRY400 - no bug of ours
         asked.check()
         if not asyncio.run(self._gone(bench, until)):
             self._defer_until_gone(bench, until)
@@ -118,9 +126,20 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
     def _done(self, context: Context, bench: Workbench) -> list[dict[str, str]]:
         from airflow_tpu.core.ledger import Closed
 
+        _require_grant(bench)
         ended = [event for event in bench.ledger.events(bench.key) if isinstance(event, Closed)]
         bench.reservations.release(bench.key.digest)
         bench.leases.release(bench.key)
         self.log.info("nothing of %s is left in the project", bench.key.name)
         announce(context, self.outlets, bench)
         return [{"node": event.node_id, "reason": str(event.end_reason)} for event in ended]
+
+
+def _require_grant(bench: Workbench) -> None:
+    try:
+        _ = bench.grant
+    except ConfigError as error:
+        raise LedgerError(
+            f"every TPU of {bench.key.name} is gone, but its ledger records and its lease are still open: where they "
+            f"are is in the grant, and {error}\nMend the grant, then clear this task; the reaper closes them as well."
+        ) from error

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 
 import pytest
 
 from airflow_tpu.core.lease import Holder, Lease
 from airflow_tpu.core.ledger import TimeSource
 from airflow_tpu.core.names import RunKey
+from airflow_tpu.core.tpu import Tier
+from airflow_tpu.core.walk import Choice, Hunt
 
 NOW = dt.datetime(2026, 11, 27, 1, 2, 3, tzinfo=dt.UTC)
 LEASE = Lease(RunKey("train", "manual__2026"), "token-1", NOW, "us-central1-f")
@@ -19,13 +22,15 @@ def test_json_form_reads_back_equal() -> None:
     """Everything survives the object in the bucket, through real JSON text."""
     lease = LEASE.next_incarnation().next_attempt("train-1").with_life("train-1", ready_at=NOW, source=TimeSource.API)
     lease = lease.next_attempt("train-1", NOW).renewed("token-2", NOW, Holder(NOW, 1, "http://composer"))
+    choice = Choice("us-central1-a", "v3-8", "image", Tier.ON_DEMAND)
+    lease = replace(lease, choice=choice, hunt=Hunt(NOW, 2, (choice,)))
     assert Lease.from_json(json.loads(json.dumps(lease.to_json()))) == lease
 
 
 def test_older_lease_objects_can_be_read() -> None:
     """An object that was written before a field existed is a lease all the same."""
     data = LEASE.to_json()
-    for name in ("holder", "attempt_at"):
+    for name in ("holder", "attempt_at", "choice", "hunt"):
         del data[name]
     assert Lease.from_json(data) == LEASE
 
