@@ -16,6 +16,7 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from airflow_tpu.core.names import RunKey
+from airflow_tpu.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow_tpu.core.lease import Lease
@@ -47,7 +48,7 @@ def deadline_alerts(gcp_conn_id: str = "google_cloud_default") -> list[DeadlineA
 
 
 async def end_overdue(gcp_conn_id: str, context: Mapping[str, Any]) -> str:
-    """Delete what a run still holds after its own deadline.
+    """Delete what a run still holds after its own deadline; by the TPU's own label where the grant cannot be read.
 
     :param gcp_conn_id: connection to use.
     :param context: Airflow's context of the alert; the DAG run in it is what the REST API answers (``dag_run_id``).
@@ -58,7 +59,11 @@ async def end_overdue(gcp_conn_id: str, context: Mapping[str, Any]) -> str:
 
     run = context["dag_run"]
     key = RunKey(run["dag_id"], run["dag_run_id"])
-    lease = await asyncio.to_thread(_lease, key, gcp_conn_id)
+    try:
+        lease = await asyncio.to_thread(_lease, key, gcp_conn_id)
+    except ConfigError:
+        log.exception("the lease of %s cannot be found without the grant: its TPU's label decides", key.name)
+        return await _end_by_label(key, gcp_conn_id)
     if lease is None:
         return f"{key.name} holds no lease: nothing to end"
     if lease.expires_at > dt.datetime.now(dt.UTC):
@@ -67,6 +72,21 @@ async def end_overdue(gcp_conn_id: str, context: Mapping[str, Any]) -> str:
     async with await CloudTPUAsyncHook(gcp_conn_id=gcp_conn_id).client() as client:
         endings = await request_delete(client, key)
     return f"{key.name} has passed its deadline; deleting {', '.join(end.node_id for end in endings) or 'nothing'}"
+
+
+async def _end_by_label(key: RunKey, gcp_conn_id: str) -> str:
+    from airflow_tpu.core.reaping import condemn
+    from airflow_tpu.hooks.census import take_census
+    from airflow_tpu.hooks.release import delete_seen
+    from airflow_tpu.hooks.tpu import CloudTPUAsyncHook
+
+    async with await CloudTPUAsyncHook(gcp_conn_id=gcp_conn_id).client() as client:
+        census = await take_census(client)
+        if not condemn(census.all_ours(key), None, dt.datetime.now(dt.UTC)):
+            return f"nothing of {key.name} has passed the expiry on its label"
+        done = await delete_seen(client, census, key)
+    done.check()
+    return f"{key.name} has passed the expiry on its label; deleting {', '.join(end.node_id for end in done.endings)}"
 
 
 def _lease(key: RunKey, gcp_conn_id: str) -> Lease | None:

@@ -60,12 +60,13 @@ class Sentence:
     reason: str
 
 
-def condemn(living: Iterable[Living], leases: Mapping[str, LeaseState], now: dt.datetime) -> list[Sentence]:
+def condemn(living: Iterable[Living], leases: Mapping[str, LeaseState] | None, now: dt.datetime) -> list[Sentence]:
     """Decide what must go: only what carries our label, and only what has no right left.
 
     :param living: nodes and queued resources of the whole project.
     :param leases: by digest of the run, read *after* the census: a lease is there before its TPU, so a TPU without one
-        has been forgotten.
+        has been forgotten. None if they could not be read: then the TPU's own label decides, and the want of a lease
+        condemns nothing.
     :param now: the instant to judge at.
     """
     living = tuple(living)
@@ -75,7 +76,7 @@ def condemn(living: Iterable[Living], leases: Mapping[str, LeaseState], now: dt.
         run = run_of(item.labels)
         if run is None or not is_managed(item.labels):
             continue
-        reason = _reason(item, leases.get(run), now)
+        reason = _expired(item, None, now) if leases is None else _reason(item, leases.get(run), now)
         if not reason and (incarnation_of(item.labels) or 0) < newest.get(run, 0):
             # A create that was on its way while a newer attempt took over can no longer be called back.
             reason = f"incarnation {newest[run]} of its run has taken its place"
@@ -101,12 +102,19 @@ def _newest(living: Iterable[Living]) -> dict[str, int]:
     return found
 
 
-def _reason(item: Living, lease: LeaseState | None, now: dt.datetime) -> str:
+def _expired(item: Living, lease: LeaseState | None, now: dt.datetime) -> str:
     expires = expires_of(item.labels)
     if lease is not None and lease.expires_at > now:
         expires = max(expires or lease.expires_at, lease.expires_at)
     if expires is None or expires <= now:
         return f"its lease ended {expires:%Y-%m-%d %H:%M} UTC" if expires else "it carries no expiry"
+    return ""
+
+
+def _reason(item: Living, lease: LeaseState | None, now: dt.datetime) -> str:
+    expired = _expired(item, lease, now)
+    if expired:
+        return expired
     if lease is None:
         return "nobody holds a lease on it"
     if lease.run_state == "":

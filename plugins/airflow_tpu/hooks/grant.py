@@ -60,7 +60,10 @@ def _file(name: str) -> str:
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
         elsewhere = (*_names(folder), "variable:NAME", "gs://bucket/grant.yaml")
         raise GrantUnknown([Fault("grant", name, "is not a file of include/grants", elsewhere)], "the grant")
-    return path.read_text(encoding="utf-8")
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise GrantUnknown([Fault("grant", name, f"cannot be read: {error}")], "the grant") from error
 
 
 def _variable(key: str) -> str:

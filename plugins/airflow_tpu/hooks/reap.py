@@ -51,12 +51,12 @@ class Reaped:
     released: list[str] = field(default_factory=list)
 
 
-async def reap(client: TPUClient, census: Census, leases: Mapping[str, LeaseState]) -> Reaped:
+async def reap(client: TPUClient, census: Census, leases: Mapping[str, LeaseState] | None) -> Reaped:
     """Delete what has no right left, in all zones.
 
     :param client: the Cloud TPU API.
     :param census: what is alive.
-    :param leases: by digest of the run, read after the census.
+    :param leases: by digest of the run, read after the census; None if they could not be read.
     """
     everything: list[TPUView | QueuedView] = [*census.queued, *census.nodes]
     sentences = condemn(everything, leases, client.clock.now())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow_tpu.errors import TransientError
+from airflow_tpu.errors import ConfigError, LedgerError, TransientError
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_tpu.hooks.census import Census
     from airflow_tpu.hooks.reap import Reaped
+    from airflow_tpu.hooks.workbench import Workbench
 
 
 class CloudTPUReaperOperator(CloudTPUBaseOperator):
@@ -20,7 +22,12 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
     What is not ours is reported and never touched. One failed delete does not stop the others; the task fails at the
     end, so that somebody looks.
 
+    The grant is only asked where the leases are: one that has ended stops nothing, and without one the expiry on each
+    TPU's own label decides.
+
     :return: what was deleted, what could not be, what else is alive in the project.
+    :raises LedgerError: the grant file could not be read; what has expired by its label was deleted all the same.
+    :raises TransientError: something could not be deleted, or a zone did not answer.
     """
 
     template_fields: Sequence[str] = ("gcp_conn_id", "impersonation_chain")
@@ -35,6 +42,10 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
 
         bench = self.bench(context)
         census = bench.tpu.run(take_census)
+        try:
+            _ = bench.grant
+        except ConfigError as error:
+            self._reap_by_labels(bench, census, error)
         reserved = bench.reservations.readable()
         states = lease_states(bench.leases, _run_state)
         done = bench.tpu.run(lambda client: reap(client, census, states))
@@ -48,6 +59,16 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
             "closed": done.closed,
             "released": done.released,
         }
+
+    def _reap_by_labels(self, bench: Workbench, census: Census, error: ConfigError) -> NoReturn:
+        from airflow_tpu.hooks.reap import reap
+
+        done = bench.tpu.run(lambda client: reap(client, census, None))
+        self._tell(done)
+        raise LedgerError(
+            f"{len(done.deleted)} TPU(s) were deleted because the expiry on their label is over; of the others nobody "
+            f"can say whether a run still holds them: where the leases are is in the grant, and {error}"
+        ) from error
 
     def _tell(self, done: Reaped) -> None:
         for sentence in done.deleted:

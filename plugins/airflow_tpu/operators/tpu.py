@@ -74,7 +74,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         try:
             self._close(bench, asked)
         except ConfigError as error:  # of the grant file; _done tells it again once nothing is billed any more
-            self.log.error("the books of %s have to wait: %s", bench.key.name, error)  # noqa: TRY400 - no bug of ours
+            self.log.error("the books of %s have to wait: %s", bench.key.name, error)
         asked.check()
         if not asyncio.run(self._gone(bench, until)):
             self._defer_until_gone(bench, until)
