@@ -15,6 +15,7 @@ from airflow.sdk import BaseOperator
 from airflow_tpu import settings
 from airflow_tpu.core.names import RunKey
 from airflow_tpu.core.watch import Watch
+from airflow_tpu.retry import retry_policy
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from airflow_tpu.hooks.workbench import Workbench
 
 T = TypeVar("T")
+
+RETRIES = 5
+"""Tries after the first of a task that nobody gave another number."""
 
 ON_KILL_SECONDS = 4.0
 """A worker has 5 s after SIGTERM before it is killed, whatever ``killed_task_cleanup_time`` says (Airflow 3.3.2)."""
@@ -59,6 +63,9 @@ class CloudTPUBaseOperator(BaseOperator):
         poll_interval: float = 15.0,
         **kwargs: Any,
     ) -> None:
+        if "retries" not in kwargs:
+            # An API that stumbles must not end a run, nor must a wrong field be tried again: the error decides.
+            kwargs.update(retries=RETRIES, retry_policy=retry_policy())
         super().__init__(**kwargs)
         self.conf = conf
         self.gcp_conn_id = gcp_conn_id
