@@ -53,6 +53,11 @@ def _options() -> dict[str, dict[str, Any]]:
             "with the same YAML, or the gs:// URI of an object.",
             "grant.yaml",
         ),
+        "catalogue": _option(
+            "Folder with a catalogue of your own: accelerators.csv, prices.csv or runtime_versions.csv in it replaces "
+            "that file of include/catalogue as a whole.",
+            "/opt/airflow/include/my-catalogue",
+        ),
         "insecure_hosts": _option(
             "Hosts that may be reached without TLS or credentials beside loopback and private addresses, "
             "separated by commas.",

@@ -41,6 +41,12 @@ def grant_name() -> str:
     return _option("grant") or DEFAULT_GRANT
 
 
+def catalogue_dir() -> Path | None:
+    """Folder with tables that replace ours: option ``catalogue``, None if there is none."""
+    value = _option("catalogue")
+    return Path(value).expanduser() if value else None
+
+
 def insecure_hosts() -> frozenset[str]:
     """Hosts that may be reached without TLS or credentials, beside loopback and private addresses.
 

@@ -6,7 +6,6 @@ and the day it was read.
 
 from __future__ import annotations
 
-import csv
 import difflib
 import re
 from collections.abc import Iterable, Mapping
@@ -14,7 +13,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
+from airflow_tpu.core.catalogue_table import Check, Row, Table, anything, count, day, price, text, zone
 from airflow_tpu.core.tpu import Tier
+from airflow_tpu.errors import ConfigError, Fault
 
 _TYPE_NAME = re.compile(r"(v2|v3|v4|v5p|v5litepod|v6e)-([1-9][0-9]{0,5})")
 _GENERATIONS = {"v5litepod": "v5e"}
@@ -78,18 +79,27 @@ class Catalogue:
     runtimes: Mapping[str, tuple[str, ...]]
 
     @classmethod
-    def load(cls, directory: Path) -> Catalogue:
+    def load(cls, directory: Path, own: Mapping[str, Path] | None = None) -> Catalogue:
         """Read ``accelerators.csv``, ``prices.csv`` and ``runtime_versions.csv``.
 
         :param directory: the folder they are in.
+        :param own: files to read instead, by the name of the file that each replaces as a whole.
         :raises FileNotFoundError: if one of them is missing.
+        :raises ConfigError: something is wrong in them; every cell at once, by file, row and column.
         """
-        offers = _rows(directory / "prices.csv")
+        rows: dict[str, list[Row]] = {}
+        faults: list[Fault] = []
+        for name, table in TABLES.items():
+            rows[name], wrong = table.read((own or {}).get(name, directory / name))
+            faults += wrong
+        if faults:
+            raise ConfigError(faults, "the catalogue")
+        offers = rows["prices.csv"]
         return cls(
-            types={row["accelerator_type"]: _type(row) for row in _rows(directory / "accelerators.csv")},
+            types={row["accelerator_type"]: _type(row) for row in rows["accelerators.csv"]},
             prices=_prices(offers),
             zones=_grouped((row["accelerator_type"], row["zone"]) for row in offers),
-            runtimes=_runtimes(_rows(directory / "runtime_versions.csv")),
+            runtimes=_runtimes(rows["runtime_versions.csv"]),
         )
 
     def zones_of(self, accelerator_type: str) -> tuple[str, ...]:
@@ -134,9 +144,33 @@ def is_pod(accelerator_type: str) -> bool:
     return chips > (4 if generation in _COUNTS_CORES else 8)
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+def _chips(value: str, row: Row) -> str:
+    """Chips are what a grant counts: they may not differ from what the type's name says."""
+    by_rule = parse_type(row["accelerator_type"])
+    if by_rule is not None and value != str(by_rule[1]):
+        return f"is not {by_rule[1]}, which the name {row['accelerator_type']} stands for"
+    return count(value, row)
+
+
+_SOURCE: dict[str, Check] = {"source": text, "source_date": day}
+_TYPES: dict[str, Check] = {
+    **dict.fromkeys(("accelerator_type", "generation"), text),
+    "chips": _chips,
+    **dict.fromkeys(("cores", "hosts"), count),
+    **dict.fromkeys(("topology", "tf_runtime_version", "base_runtime_version", "tpu_api"), anything),
+}
+_PRICES: dict[str, Check] = {
+    "accelerator_type": text,
+    "zone": zone,
+    **dict.fromkeys(("on_demand_usd_per_chip_hour", "spot_usd_per_chip_hour"), price),
+}
+_VERSIONS: dict[str, Check] = dict.fromkeys(("runtime_version", "generations"), text)
+TABLES: Mapping[str, Table] = {
+    "accelerators.csv": Table(_TYPES | _SOURCE, key=("accelerator_type",)),
+    "prices.csv": Table(_PRICES | _SOURCE, key=("accelerator_type", "zone")),
+    "runtime_versions.csv": Table(_VERSIONS | _SOURCE, key=("runtime_version", "generations")),
+}
+"""The files of a catalogue."""
 
 
 def _type(row: Mapping[str, str]) -> AcceleratorType:

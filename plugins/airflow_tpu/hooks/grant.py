@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import settings
-from airflow_tpu.core.catalogue import Catalogue
+from airflow_tpu.core.catalogue import TABLES, Catalogue
 from airflow_tpu.core.grant_file import Grant
 from airflow_tpu.errors import ConfigError, Fault, GrantUnknown
 
@@ -90,8 +90,31 @@ def _object(uri: str, storage: ArtifactsHook | None) -> str:
 
 @lru_cache(maxsize=1)
 def load_catalogue() -> Catalogue:
-    """Types, zones and prices of ``include/catalogue``; read once per process."""
-    return Catalogue.load(settings.include_dir() / "catalogue")
+    """Types, zones and prices of ``include/catalogue``, or of ``[airflow_tpu] catalogue``; read once per process.
+
+    :raises ConfigError: that folder has no table, or one that is wrong.
+    """
+    return Catalogue.load(settings.include_dir() / "catalogue", own_tables(settings.catalogue_dir()))
+
+
+def own_tables(folder: Path | None) -> dict[str, Path]:
+    """Tables of the catalogue that a folder replaces, by name.
+
+    :raises ConfigError: there is none, or a CSV file of a name that nobody reads.
+    """
+    if folder is None:
+        return {}
+    names = sorted(path.name for path in folder.glob("*.csv"))
+    faults = [
+        Fault("catalogue", str(folder / name), "is no table of the catalogue", tuple(TABLES))
+        for name in names
+        if name not in TABLES
+    ]
+    if not names:
+        faults = [Fault("catalogue", str(folder), "is not a folder with a table in it", tuple(TABLES))]
+    if faults:
+        raise ConfigError(faults, "the catalogue")
+    return {name: folder / name for name in names}
 
 
 def bucket_locations(hook: ArtifactsHook, uris: Iterable[str]) -> dict[str, str | None]:

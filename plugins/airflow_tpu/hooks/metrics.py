@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
+from airflow_tpu.core.catalogue import Catalogue
 from airflow_tpu.core.incarnation import Row, row_of
 from airflow_tpu.core.ledger import Closed, EndReason, Opened
-from airflow_tpu.hooks.grant import load_catalogue
 
 INCARNATIONS = "tpu.incarnations"
 """Counter: TPUs that have ended, those that never became READY included."""
@@ -26,6 +26,8 @@ LOST_WORK_SECONDS = "tpu.lost_work_seconds"
 WAIT = "tpu.wait"
 """Timer: from the request to READY, of those that became READY."""
 _HOUR = 3600
+# No counter has a price: a table that is wrong must not keep an end out of the ledger.
+_NO_TABLES = Catalogue({}, {}, {}, {})
 
 
 def count(opened: Opened, closed: Closed) -> None:
@@ -36,7 +38,7 @@ def count(opened: Opened, closed: Closed) -> None:
     """
     from airflow.sdk.observability import stats
 
-    row = row_of(opened, closed, load_catalogue(), opened.requested_at)
+    row = row_of(opened, closed, _NO_TABLES, opened.requested_at)
     tags = {
         "accelerator_type": opened.accelerator_type,
         "tier": str(opened.tier),

@@ -72,9 +72,11 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         until = dt.datetime.now(dt.UTC) + GONE_WITHIN
         asked = asyncio.run(self._ask(bench))
         try:
-            self._close(bench, asked)
-        except ConfigError as error:  # of the grant file; _done tells it again once nothing is billed any more
+            _ = bench.grant
+        except ConfigError as error:  # _done tells it again, once nothing is billed any more
             self.log.error("the books of %s have to wait: %s", bench.key.name, error)
+        else:
+            self._close(bench, asked)
         asked.check()
         if not asyncio.run(self._gone(bench, until)):
             self._defer_until_gone(bench, until)
