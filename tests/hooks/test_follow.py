@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from google.cloud.tpu_v2.types import Node
 
 from airflow_tpu.core.bundle import Bundle
 from airflow_tpu.core.job import JobSpec, RunRef
@@ -165,6 +166,19 @@ async def test_preempted_in_mid_run(real_site: Site, real_client: TPUClient) -> 
         await follower(real_site, real_client, job, log).until_finished(later())
     assert log.lines == LINES[: len(log.lines)]
     assert len(log.lines) > 40
+
+
+async def test_preempted_while_the_connection_lives(real_site: Site, real_client: TPUClient) -> None:
+    """What the API says is noticed although the worker goes on talking: nothing has to break first."""
+    nodes = real_site.cloud.cloud.state.nodes
+
+    def preempt_on_paper() -> None:
+        real_site.cloud.call(lambda: nodes.force(real_site.cloud.cloud.state.node(NODE_ID), Node.State.PREEMPTED))
+
+    job = await started(real_site, real_client, "import time\nprint('begun', flush=True)\ntime.sleep(600)")
+    with pytest.raises(TPUPreempted) as caught:
+        await follower(real_site, real_client, job, Log("begun", preempt_on_paper)).until_finished(later())
+    assert caught.value.at is not None
 
 
 async def test_deleted_in_mid_run(real_site: Site, real_client: TPUClient) -> None:

@@ -99,7 +99,7 @@ async def test_unknown_state_is_waited_out(site: Site, client: TPUClient) -> Non
     await until_ready(client, target, pace())
     force(site, 99)
     waiting = asyncio.create_task(until_ready(client, target, pace()))
-    await seen(site, "GetNode", 3)
+    await seen(site, "ListNodes", 3)
     assert not waiting.done()
     force(site, int(Node.State.READY))
     assert (await waiting).view.node_id == NODE_ID
@@ -159,9 +159,9 @@ async def test_stumbling_api_does_not_end_a_wait(site: Site, client: TPUClient) 
     """Rate limits and outages longer than the client's own patience are waited out."""
     target = await ensure(site, client)
     site.cloud.add_fault(
-        "tpu.call", {"method": "GetNode"}, times=3, action="error", code=8, reason="RATE_LIMIT_EXCEEDED"
+        "tpu.call", {"method": "ListNodes"}, times=3, action="error", code=8, reason="RATE_LIMIT_EXCEEDED"
     )
-    site.cloud.add_fault("tpu.call", {"method": "GetNode"}, times=3, action="error", code=8, message="Socket closed")
+    site.cloud.add_fault("tpu.call", {"method": "ListNodes"}, times=3, action="error", code=8, message="Socket closed")
     arrival = await until_ready(client, target, pace())
     assert arrival.view.node_id == NODE_ID
     assert site.cloud.cloud.faults.unused() == []

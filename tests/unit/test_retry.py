@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from airflow.sdk import ExceptionRetryPolicy, RetryAction
+from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
 
 from airflow_tpu import errors
 from airflow_tpu.core.events import error_event, raise_for
@@ -45,6 +46,17 @@ def test_foreign_errors_are_tried_a_few_times_only() -> None:
 def test_foreign_errors_keep_plain_retries() -> None:
     """What is not ours is left to Airflow's own counting."""
     assert retry_policy().evaluate(OSError("disk"), try_number=1, max_tries=5).action is RetryAction.DEFAULT
+
+
+@pytest.mark.parametrize("interruption", [TaskDeferralTimeout("late"), TaskDeferralError("no such trigger")])
+def test_interrupted_wait_is_tried_again_soon(interruption: Exception) -> None:
+    """A deferral that timed out, or whose trigger failed, says nothing of the run: the next try re-attaches to it."""
+    decision = retry_policy().evaluate(
+        interruption, try_number=1, max_tries=1000, context={"task_state_store": Store()}
+    )  # type: ignore[arg-type]
+    assert decision.action is RetryAction.RETRY
+    assert decision.retry_delay is not None
+    assert "re-attaches" in str(decision.reason)
 
 
 @pytest.mark.parametrize("bug", [AttributeError("x"), KeyError("x"), ImportError("x"), ZeroDivisionError()])

@@ -34,6 +34,7 @@ from airflow_tpu.errors import (
 from airflow_tpu.hooks.boot import ONE_TRY, lost_state, worker_addresses
 from airflow_tpu.hooks.connection import ConnectionOptions
 from airflow_tpu.hooks.run import RunSession, Timing, WorkerAddress
+from airflow_tpu.hooks.waits import until_lost
 
 if TYPE_CHECKING:
     from airflow_tpu.hooks.run import Login
@@ -46,6 +47,12 @@ OVERTIME = dt.timedelta(minutes=2)
 
 LINE_PATIENCE = dt.timedelta(seconds=10)
 """How long a follower that is relieved waits for the end of the line that is being written."""
+
+WATCH_POLL = 2.0
+"""Seconds between two looks at the node while its run is followed; all followers of a zone share them."""
+
+LAST_WORDS = 1.0
+"""Seconds in which a run on a lost node may still say how it ended."""
 
 _PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
 
@@ -117,7 +124,7 @@ class Follower:
         """
         while pause_at is None or dt.datetime.now(dt.UTC) < pause_at:
             try:
-                result = await self._follow_once(pause_at)
+                result = await self._follow_watched(pause_at)
             except (ConnectionFailed, LoginRefused, HostKeyMismatch) as error:
                 await self._after_loss(error, until)
                 continue
@@ -125,6 +132,21 @@ class Follower:
                 return result
         self._emit(self._lines.close())
         return None
+
+    async def _follow_watched(self, pause_at: dt.datetime | None) -> RunResult | None:
+        """Follow until the API says that the node is gone: a connection to a machine that is off may stay open."""
+        following = asyncio.ensure_future(self._follow_once(pause_at))
+        watching = asyncio.ensure_future(until_lost(self.client, self.job.node, WATCH_POLL))
+        try:
+            await asyncio.wait({following, watching}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({following}, timeout=LAST_WORDS)
+            if following.done():
+                return following.result()
+            raise watching.result()
+        finally:
+            for task in (following, watching):
+                task.cancel()
+            await asyncio.gather(following, watching, return_exceptions=True)
 
     async def _follow_once(self, pause_at: dt.datetime | None) -> RunResult | None:
         async with (

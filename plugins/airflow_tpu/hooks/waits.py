@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_tpu.core.ledger import TimeSource
-from airflow_tpu.core.readiness import Sighting, Wait, judge
-from airflow_tpu.errors import DeadlineExceeded, RateLimited, ResourceNotFound, TransientError
-from airflow_tpu.hooks.census import take_census
+from airflow_tpu.core.readiness import Judgement, Sighting, Wait, judge
+from airflow_tpu.core.tpu import Phase
+from airflow_tpu.errors import DeadlineExceeded, RateLimited, ResourceNotFound, TPUError, TPULost, TransientError
+from airflow_tpu.hooks import shared_lists
 from airflow_tpu.hooks.release import delete_seen, left_of
+from airflow_tpu.hooks.shared_lists import Fresh
 
 if TYPE_CHECKING:
     from airflow_tpu.core.names import RunKey
-    from airflow_tpu.core.tpu import TPUView
+    from airflow_tpu.core.tpu import QueuedView, TPUView
     from airflow_tpu.hooks.clock import Clock
     from airflow_tpu.hooks.provision import Target
     from airflow_tpu.hooks.tpu_client import OperationView, TPUClient
@@ -27,6 +29,12 @@ log = logging.getLogger(__name__)
 
 _SAY_AGAIN = 60.0
 """Seconds after which an unchanged wait is reported again."""
+
+_YOUNG = 0.75
+"""How old, in polls, a list may be that another wait has asked for."""
+
+_OPERATION_POLL = 30.0
+"""Seconds between two looks at the operation of a node that is on its way."""
 
 
 @dataclass(frozen=True)
@@ -85,23 +93,46 @@ async def until_ready(client: TPUClient, target: Target, pace: Pace) -> Arrival:
     :raises DeadlineExceeded: it took too long.
     """
     patience = _Patience(pace, client.clock)
+    look = _Look(client, target, Fresh.from_now(pace.poll * _YOUNG))
     not_ready_at: dt.datetime | None = None
     while True:
         looked_at = client.clock.now()
         try:
-            seen, operation = await _look(client, target)
+            verdict = await look.judged()
         except (TransientError, RateLimited) as error:
             await patience.for_(f"the API to answer ({error})")
             continue
-        verdict = judge(seen)
         if verdict.error is not None:
             raise verdict.error
         if verdict.ready is not None:
             # A queued resource does not say since when. The node was not READY at the last look, or, found READY at
             # once (adopted), before it was created: counted from there it is never too little.
-            return _arrival(verdict.ready, target, operation, not_ready_at or verdict.ready.created_at or looked_at)
+            return look.arrival(verdict.ready, not_ready_at or verdict.ready.created_at or looked_at)
         not_ready_at = looked_at
         await patience.for_(verdict.waiting_for)
+
+
+async def until_lost(client: TPUClient, node: str, poll: float) -> TPULost:
+    """Watch a node until it is gone or going, and say how; an API that stumbles says nothing.
+
+    :param client: the Cloud TPU API.
+    :param node: full name.
+    :param poll: seconds between two looks.
+    """
+    from airflow_tpu.hooks.boot import lost_state
+
+    zone = zone_of(node)
+    while True:
+        await asyncio.sleep(poll)
+        try:
+            view = (await shared_lists.nodes(client, zone, Fresh(poll * _YOUNG))).get(node)
+        except TPUError as error:
+            log.debug("nothing is known of %s: %s", node, error)
+            continue
+        if view is None or view.phase in (Phase.LOST, Phase.DELETING):
+            lost = await lost_state(client, node)
+            if lost is not None:
+                return lost
 
 
 async def until_gone(client: TPUClient, key: RunKey, pace: Pace) -> None:
@@ -112,9 +143,10 @@ async def until_gone(client: TPUClient, key: RunKey, pace: Pace) -> None:
     :raises DeadlineExceeded: something is still there; the message names it.
     """
     patience = _Patience(pace, client.clock)
+    fresh = Fresh.from_now(pace.poll * _YOUNG)
     while True:
         try:
-            census = await take_census(client)
+            census = await shared_lists.census(client, fresh)
         except (TransientError, RateLimited) as error:
             await patience.for_(f"the API to answer ({error})")
             continue
@@ -142,19 +174,64 @@ async def not_before(instant: float, now: Callable[[], float]) -> None:
     await asyncio.sleep(max(0.0, instant - now()))
 
 
-async def _look(client: TPUClient, target: Target) -> tuple[Sighting, OperationView | None]:
-    node = await _known(client.node(target.node))
-    queued = await _known(client.queued_resource(target.queued)) if target.queued and node is None else None
-    operation = await _known(client.operation(target.operation)) if target.operation else None
-    seen = Sighting(
-        node=node,
-        queued=queued,
-        is_queued=bool(target.queued),
-        operation_done=operation.done if operation is not None else False,
-        operation_error=operation.error if operation is not None else None,
-        at=client.clock.now(),
-    )
-    return seen, operation
+def zone_of(name: str) -> str:
+    """Zone of a node or queued resource, given its full name."""
+    return name.split("/")[3]
+
+
+class _Look:
+    """What a wait sees of its TPU: the lists of the zone, which it shares, and what no list has, asked for rarely."""
+
+    def __init__(self, client: TPUClient, target: Target, fresh: Fresh) -> None:
+        self._client = client
+        self._target = target
+        self._fresh = fresh
+        self._operation: OperationView | None = None
+        self._asked_at = float("-inf")
+
+    async def judged(self) -> Judgement:
+        """One look; a loss or a success is not believed from a list alone, which may be some seconds old."""
+        verdict = judge(await self._listed())
+        return judge(await self._asked()) if verdict.error is not None or verdict.ready is not None else verdict
+
+    def arrival(self, node: TPUView, earliest: dt.datetime) -> Arrival:
+        """The TPU, READY since the end of its operation, or since this instant when there is none to go by."""
+        operation = self._operation
+        if not self._target.queued and operation is not None and operation.ended_at is not None:
+            return Arrival(node, operation.ended_at, TimeSource.API)
+        return Arrival(node, earliest, TimeSource.OBSERVED)
+
+    async def _listed(self) -> Sighting:
+        zone = zone_of(self._target.node)
+        node = (await shared_lists.nodes(self._client, zone, self._fresh)).get(self._target.node)
+        queued = None
+        if self._target.queued and (node is None or node.phase is not Phase.USABLE):
+            queued = (await shared_lists.queued_resources(self._client, zone, self._fresh)).get(self._target.queued)
+        # While the node is on its way its operation has nothing to tell, unless it has failed: that may take a minute.
+        on_its_way = queued is not None or (node is not None and node.phase is Phase.PENDING)
+        return await self._sighting(node, queued, _OPERATION_POLL if on_its_way else 0.0)
+
+    async def _asked(self) -> Sighting:
+        node = await _known(self._client.node(self._target.node))
+        usable = node is not None and node.phase is Phase.USABLE
+        queued = None
+        if self._target.queued and not usable:
+            queued = await _known(self._client.queued_resource(self._target.queued))
+        return await self._sighting(node, queued, 0.0)
+
+    async def _sighting(self, node: TPUView | None, queued: QueuedView | None, operation_poll: float) -> Sighting:
+        now = asyncio.get_running_loop().time()
+        if self._target.operation and now - self._asked_at >= operation_poll:
+            self._operation, self._asked_at = await _known(self._client.operation(self._target.operation)), now
+        operation = self._operation
+        return Sighting(
+            node=node,
+            queued=queued,
+            is_queued=bool(self._target.queued),
+            operation_done=operation.done if operation is not None else False,
+            operation_error=operation.error if operation is not None else None,
+            at=self._client.clock.now(),
+        )
 
 
 async def _known(answer: Awaitable[T]) -> T | None:
@@ -162,9 +239,3 @@ async def _known(answer: Awaitable[T]) -> T | None:
         return await answer
     except ResourceNotFound:
         return None
-
-
-def _arrival(node: TPUView, target: Target, operation: OperationView | None, earliest: dt.datetime) -> Arrival:
-    if not target.queued and operation is not None and operation.ended_at is not None:
-        return Arrival(node, operation.ended_at, TimeSource.API)
-    return Arrival(node, earliest, TimeSource.OBSERVED)
