@@ -1,7 +1,8 @@
-"""The matrix runs whole DAGs as tests/dags does, with the same fixtures."""
+"""Whole DAG runs as in tests/dags, and machines as in tests/remote, by the same fixtures."""
 
 from __future__ import annotations
 
 from tests.dags.conftest import cloud, database, private_key, run_dag
+from tests.remote.conftest import elsewhere, oldest_machine, run, vault
 
-__all__ = ["cloud", "database", "private_key", "run_dag"]
+__all__ = ["cloud", "database", "elsewhere", "oldest_machine", "private_key", "run", "run_dag", "vault"]
