@@ -10,6 +10,7 @@ from typing import Any
 from localcloud.gcs import errors
 from localcloud.gcs.errors import GCSError
 from localcloud.gcs.names import check_bucket_name
+from localcloud.gcs.policies import DEFAULT_SOFT_DELETE, SOFT_DELETE, settled
 from localcloud.gcs.preconditions import Preconditions
 from localcloud.gcs.store import Store
 
@@ -77,12 +78,13 @@ def find(store: Store, name: str) -> Bucket:
 def create(store: Store, name: str, project: str, project_number: str, body: dict[str, Any]) -> Bucket:
     """Create a bucket from the JSON of a request.
 
-    :raises GCSError: 400 for a forbidden name, 409 if the name is taken.
+    :raises GCSError: 400 for a forbidden name or policy, 409 if the name is taken.
     """
     check_bucket_name(name)
     location = str(body.get("location") or DEFAULT_LOCATION).upper()
     now = store.timestamp()
-    bucket = Bucket(name, project, project_number, location, 1, now, now, merged(_defaults(), _settable(body)))
+    config = settled({SOFT_DELETE: DEFAULT_SOFT_DELETE, **merged(_defaults(), _settable(body))}, {}, now)
+    bucket = Bucket(name, project, project_number, location, 1, now, now, config)
     with store.transaction():
         if store.one("SELECT name FROM buckets WHERE name = ?", name):
             text = "Your previous request to create the named bucket succeeded and you already own it."
@@ -118,16 +120,16 @@ def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 def change(store: Store, name: str, body: dict[str, Any], conditions: Preconditions, replace: bool) -> Bucket:
     """Apply a patch, or replace all settings.
 
-    :raises GCSError: 404 or 412.
+    :raises GCSError: 400 for a policy that Google does not offer, 404 or 412.
     """
     with store.transaction():
-        bucket = find(store, name)
+        bucket, now = find(store, name), store.timestamp()
         conditions.check_write(bucket)
-        config = merged(_defaults() if replace else bucket.config, _settable(body))
+        config = settled(merged(_defaults() if replace else bucket.config, _settable(body)), bucket.config, now)
         store.query(
             "UPDATE buckets SET config = ?, metageneration = metageneration + 1, updated = ? WHERE name = ?",
             json.dumps(config),
-            store.timestamp(),
+            now,
             name,
         )
         return find(store, name)

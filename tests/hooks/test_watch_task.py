@@ -33,6 +33,37 @@ def test_the_watch_fails_while_something_is_billed(site: Site) -> None:
         watch.execute(context_of())
 
 
+def test_the_watch_warns_of_a_bucket_that_bills_what_was_deleted(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Soft delete, retention and versioning are each a warning with the way out, no failure; without them, silence."""
+    bucket = site.storage.get_conn().get_bucket(BUCKET)
+    watch = CloudTPUGrantWatchOperator(task_id="watch")
+
+    def warned() -> list[str]:
+        watch.execute(context_of())
+        return [line for line in capsys.readouterr().out.splitlines() if f"gs://{BUCKET} " in line]
+
+    (fresh,) = warned()
+    assert "for 7 days" in fresh
+    assert f"gcloud storage buckets update gs://{BUCKET} --clear-soft-delete" in fresh
+    bucket.retention_period, bucket.versioning_enabled = 36 * 3600, True
+    bucket.patch()
+    ways = ("--clear-soft-delete", "--clear-retention-period", "--no-versioning")
+    assert [way for line, way in zip(warned(), ways, strict=True) if way in line] == list(ways)
+    bucket.soft_delete_policy.retention_duration_seconds = 0
+    bucket.retention_period, bucket.versioning_enabled = None, False
+    bucket.patch()
+    assert warned() == []
+
+
+def test_the_watch_does_not_guess_settings_that_may_not_be_read(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """Metadata that are refused make a warning, not a clean bill."""
+    site.cloud.add_fault("gcs.request", {"method": "GET", "bucket": BUCKET, "object": ""}, action="403")
+    CloudTPUGrantWatchOperator(task_id="watch").execute(context_of())
+    assert f"gs://{BUCKET}: its settings may not be read" in capsys.readouterr().out
+
+
 def test_a_notice_is_given_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A grant that has ended gives its notice to log, asset event and XCom, and not again the next day."""
     text = (INCLUDE / "grants" / "local.yaml").read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -33,6 +34,39 @@ def test_bucket_without_a_location_is_in_the_us(cloud: RunningServer) -> None:
     """Google's default location is the multi-region US."""
     bucket = cloud.client().create_bucket("fresh")
     assert (bucket.location, bucket.location_type) == ("US", "multi-region")
+
+
+def test_policies_are_what_was_asked_for(cloud: RunningServer) -> None:
+    """A bucket can be created with soft delete, retention and versioning, and each is read back and switched off."""
+    asked = cloud.client().bucket("fresh")
+    asked.soft_delete_policy.retention_duration_seconds = 30 * 86_400
+    asked.retention_period = 3600
+    asked.versioning_enabled = True
+    asked.create()
+    seen = cloud.client().get_bucket("fresh")
+    assert (seen.soft_delete_policy.retention_duration_seconds, seen.retention_period) == (30 * 86_400, 3600)
+    assert seen.versioning_enabled
+    assert seen.soft_delete_policy.effective_time == seen.retention_policy_effective_time == seen.time_created
+    seen.soft_delete_policy.retention_duration_seconds = 0
+    seen.retention_period = None
+    seen.versioning_enabled = False
+    seen.patch()
+    seen = cloud.client().get_bucket("fresh")
+    assert (seen.soft_delete_policy.retention_duration_seconds, seen.retention_period) == (0, None)
+    assert not seen.versioning_enabled
+
+
+def test_new_bucket_keeps_deleted_objects_for_a_week(cloud: RunningServer) -> None:
+    """As at Google, a bucket that is created without a soft-delete policy has one of 7 days."""
+    cloud.server.create_bucket("fresh")
+    assert cloud.client().get_bucket("fresh").soft_delete_policy.retention_duration_seconds == 7 * 86_400
+
+
+@pytest.mark.parametrize("seconds", ["3600", "-1", "soon", str(91 * 86_400)])
+def test_soft_delete_of_another_length_is_refused(cloud: RunningServer, seconds: str) -> None:
+    """Soft delete is off, or from 7 to 90 days."""
+    body: Any = {"name": "fresh", "softDeletePolicy": {"retentionDurationSeconds": seconds}}
+    assert requests.post(f"{cloud.url}/storage/v1/b?project=p", json=body).status_code == 400
 
 
 def test_taken_name_is_a_conflict(cloud: RunningServer) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.google.cloud.hooks.gcs import GCSHook
 
 from airflow_tpu import settings
+from airflow_tpu.core.keeping import Keeping
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.hooks.connection import parse_options
 
@@ -88,6 +89,17 @@ class ArtifactsHook(GCSHook):
         """
         found = self._metadata("bucket", bucket)
         return None if found is None or not found.project_number else str(found.project_number)
+
+    def keeping(self, bucket: str) -> Keeping | None:
+        """What a bucket keeps of deleted and replaced objects; None when it may not be read.
+
+        :raises ConfigError: the bucket does not exist.
+        """
+        found = self._metadata("bucket", bucket)
+        if found is None:
+            return None
+        soft = found.soft_delete_policy.retention_duration_seconds
+        return Keeping(int(soft or 0), int(found.retention_period or 0), bool(found.versioning_enabled))
 
     def listing(self, uri: str) -> list[ObjectInfo]:
         """Every object whose URI begins with this text, all pages."""

@@ -53,6 +53,8 @@ class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
 class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
     """Say what is left of the grant and what of it is idle, and fail while anything alive is not covered.
 
+    A bucket that bills what was deleted is a warning in the log.
+
     :return: one line for the term and one for each allowance.
     :raises GrantViolation: something alive in the project is billed now; every such thing at once.
     :raises GrantUnknown: a zone did not answer, so what is billed there is not known.
@@ -66,6 +68,7 @@ class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
     def execute(self, context: Context) -> list[str]:
         """Look once."""
         from airflow_tpu.core.grant_watch import standing, uncovered
+        from airflow_tpu.core.keeping import warnings
         from airflow_tpu.hooks.census import take_census
 
         bench, now = self.bench(context), dt.datetime.now(dt.UTC)
@@ -74,6 +77,8 @@ class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
         billed = [Fault("project_id", bench.grant.project_id, line) for line in uncovered(bench.grant, inventory, now)]
         if billed:
             raise GrantViolation(billed, "what is billed now")
+        for line in warnings(bench.grant.bucket, bench.storage.keeping(bench.grant.bucket)):
+            self.log.warning("%s", line)
         lines = standing(bench.grant, inventory, _usage(bench, now), now)
         for line in lines:
             self.log.info("%s", line)
