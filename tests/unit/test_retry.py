@@ -51,9 +51,8 @@ def test_foreign_errors_keep_plain_retries() -> None:
 @pytest.mark.parametrize("interruption", [TaskDeferralTimeout("late"), TaskDeferralError("no such trigger")])
 def test_interrupted_wait_is_tried_again_soon(interruption: Exception) -> None:
     """A deferral that timed out, or whose trigger failed, says nothing of the run: the next try re-attaches to it."""
-    decision = retry_policy().evaluate(
-        interruption, try_number=1, max_tries=1000, context={"task_state_store": Store()}
-    )  # type: ignore[arg-type]
+    context = {"task_state_store": Store()}
+    decision = retry_policy().evaluate(interruption, try_number=1, max_tries=1000, context=context)  # type: ignore[arg-type]
     assert decision.action is RetryAction.RETRY
     assert decision.retry_delay is not None
     assert "re-attaches" in str(decision.reason)
