@@ -14,6 +14,7 @@ from airflow_tpu.core.grant_file import Grant
 from airflow_tpu.core.inventory import Inventory
 from airflow_tpu.core.reservations import NOTHING, Reservations
 from airflow_tpu.core.tpu import TPUSpec
+from airflow_tpu.core.traffic import Below
 from airflow_tpu.errors import Fault, GrantViolation
 
 _SEAL = object()
@@ -31,6 +32,7 @@ class Request:
         id alone is compared then).
     :param paid_reason: why it may cost money, empty to refuse what is not covered.
     :param owner: digest of the run it is for.
+    :param below: how much lies below each URI whose bucket is elsewhere, None where it could not be counted.
     """
 
     spec: TPUSpec
@@ -40,6 +42,7 @@ class Request:
     project_number: str | None = None
     paid_reason: str = ""
     owner: str = ""
+    below: Mapping[str, Below | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_tpu.core.allowance import Allowance
 from airflow_tpu.core.inventory import Inventory, InventoryItem
 from airflow_tpu.core.mismatch import mismatches
+from airflow_tpu.core.traffic import sentence
 from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, GrantViolation
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from airflow_tpu.core.grant_file import Grant
 
 _NAMED = 5
-_MULTI_REGIONS = ("US", "EU", "ASIA")
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,9 @@ def buckets(request: Request) -> Verdict:
         if not location:
             unknown.append(Fault("bucket", uri, "its location may not be read", (region,), region))
         elif location.upper() != region:
-            wrong.append(Fault("bucket", uri, _traffic(location.upper(), region), (region,), region))
+            problem = sentence(location.upper(), region, request.below.get(uri))
+            wrong.append(Fault("bucket", uri, problem, (region,), region))
     return Verdict(violations=tuple(wrong), unknown=tuple(unknown))
-
-
-def _traffic(location: str, region: str) -> str:
-    kind = "multi-region " if location in _MULTI_REGIONS else ""
-    return f"is in {kind}{location}, the TPU in {region}; every GiB between them is billed"
 
 
 def _room(grant: Grant, row: Allowance, request: Request, inventory: Inventory) -> Verdict:

@@ -12,6 +12,7 @@ from airflow.providers.google.cloud.hooks.gcs import GCSHook
 
 from airflow_tpu import settings
 from airflow_tpu.core.keeping import Keeping
+from airflow_tpu.core.traffic import Below
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.hooks.connection import parse_options
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 TIMEOUT = 60.0
 """Seconds one request may take."""
+
+COUNTED = 100_000
+"""How many objects are looked at to tell how much a folder takes: a hundred requests at the most."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,25 @@ class ArtifactsHook(GCSHook):
         bucket, _, prefix = uri.removeprefix("gs://").partition("/")
         blobs = self._client.list_blobs(bucket, prefix=prefix or None, timeout=TIMEOUT)
         return [ObjectInfo(blob.name, blob.size, blob.crc32c, blob.generation) for blob in blobs]
+
+    def amount(self, uri: str, limit: int = COUNTED) -> Below | None:
+        """How much a folder, or else an object, takes; None when it may not be listed.
+
+        :param uri: of the folder or the object.
+        :param limit: how many objects are looked at.
+        """
+        from google.api_core.exceptions import Forbidden
+
+        bucket, name = split_uri(uri)
+        folder = {"prefix": f"{name}/" if name else None, "fields": "items(name,size),nextPageToken"}
+        try:
+            sizes = [
+                blob.size for blob in self._client.list_blobs(bucket, max_results=limit, timeout=TIMEOUT, **folder)
+            ]
+            alone = self._bucket(bucket).get_blob(name, timeout=TIMEOUT) if name and not sizes else None
+        except Forbidden:
+            return None
+        return Below(sum(sizes) if alone is None else alone.size, complete=len(sizes) < limit)
 
     def read_json(self, uri: str) -> StoredJSON | None:
         """A JSON object, None when there is none."""

@@ -12,8 +12,9 @@ from airflow_tpu.core.grant_file import Grant
 from airflow_tpu.errors import ConfigError, Fault, GrantUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from airflow_tpu.core.traffic import Below
     from airflow_tpu.hooks.artifacts import ArtifactsHook
 
 
@@ -124,6 +125,15 @@ def bucket_locations(hook: ArtifactsHook, uris: Iterable[str]) -> dict[str, str 
         if uri.startswith("gs://"):
             found[uri] = hook.location(uri.removeprefix("gs://").split("/", 1)[0])
     return found
+
+
+def amounts_elsewhere(hook: ArtifactsHook, locations: Mapping[str, str | None], region: str) -> dict[str, Below | None]:
+    """How much lies below each URI whose bucket is not in the TPU's region; None where it may not be listed."""
+    return {
+        uri: hook.amount(uri)
+        for uri, location in locations.items()
+        if location is not None and location.upper() != region.upper()
+    }
 
 
 def store_root(grant: Grant) -> str:

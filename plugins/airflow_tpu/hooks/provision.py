@@ -12,7 +12,7 @@ import datetime as dt
 import logging
 import uuid
 from collections.abc import Awaitable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_tpu.core.authorize import Request, authorize
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from airflow_tpu.core.grant_file import Grant
     from airflow_tpu.core.lease import Lease
     from airflow_tpu.core.names import RunKey
+    from airflow_tpu.core.traffic import Below
     from airflow_tpu.hooks.lease import LeaseStore
     from airflow_tpu.hooks.ledger import LedgerStore
     from airflow_tpu.hooks.tpu_client import TPUClient
@@ -60,6 +61,7 @@ class Order:
     :param paid_reason: why paid use is accepted, empty when it is not.
     :param ssh_keys: metadata line with the public key.
     :param project_number: number of the project that holds the grant's bucket, None where it may not be read.
+    :param below: how much lies below each URI whose bucket is elsewhere, None where it could not be counted.
     """
 
     spec: TPUSpec
@@ -69,6 +71,7 @@ class Order:
     paid_reason: str
     ssh_keys: str
     project_number: str | None = None
+    below: Mapping[str, Below | None] = field(default_factory=dict)
 
     def request(self, key: RunKey, planned_end: dt.datetime) -> Request:
         """What the grant is asked for."""
@@ -80,6 +83,7 @@ class Order:
             project_number=self.project_number,
             paid_reason=self.paid_reason,
             owner=key.digest,
+            below=self.below,
         )
 
     def permit(self, census: Census, lease: Lease, now: dt.datetime, reserved: Reservations = NOTHING) -> Permit:

@@ -15,7 +15,7 @@ from airflow_tpu.core.usage import Usage, fold
 from airflow_tpu.core.walk import Choice, choices_of
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.hooks.boot import Access
-from airflow_tpu.hooks.grant import bucket_locations, load_catalogue, load_grant, store_root
+from airflow_tpu.hooks.grant import amounts_elsewhere, bucket_locations, load_catalogue, load_grant, store_root
 from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.ledger import LedgerStore
 from airflow_tpu.hooks.login import public_key_line, read_login
@@ -182,14 +182,16 @@ class Workbench:
         named = (self.conf.artifacts_uri, self.conf.script, self.conf.data_uri)
         uris = [uri for uri in named if uri.startswith("gs://")]
         choice = self.choice(lease)
+        spec, locations = self.spec_of(choice), bucket_locations(self.storage, uris)
         return Order(
-            spec=self.spec_of(choice),
+            spec=spec,
             accelerator=self.catalogue.types[choice.accelerator_type],
             grant=self.grant,
-            bucket_locations=bucket_locations(self.storage, uris),
+            bucket_locations=locations,
             paid_reason=self.conf.allow_paid_reason,
             ssh_keys=public_key_line(self.access.login, self.connections.ssh_conn_id),
             project_number=self.storage.project_number(self.grant.bucket),
+            below=amounts_elsewhere(self.storage, locations, spec.region),
         )
 
     def usage(self, now: dt.datetime) -> Usage:
