@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_tpu.core.job import RunRef
-from airflow_tpu.errors import ArtifactsLost, ConfigError, ConnectionFailed, TPUPreempted, TPUVanished
+from airflow_tpu.errors import ArtifactsLost, ConfigError, ConnectionFailed, TPUPreempted, TPUVanished, UploadIncomplete
 from airflow_tpu.hooks.collect import collect, confirm
 from airflow_tpu.hooks.follow import Follower, RunningJob
 from airflow_tpu.hooks.launch import attach, build_bundle, launch, locate
@@ -69,6 +69,18 @@ async def test_output_is_pushed_and_confirmed(site: Site, client: TPUClient) -> 
     assert collected.outputs == 1
     assert {file.path for file in collected.manifest.files} == {"output/hello-0.txt", "log.txt"}
     confirm(work, collected.manifest, URI)
+
+
+async def test_output_that_the_bucket_refuses(site: Site, client: TPUClient) -> None:
+    """A file that did not arrive is named, and nothing may go on as if it had."""
+    work = bench()
+    lease = await ready(work, client)
+    await finished(work, client, await launch(client, work, lease, NODE))
+    refusal = {"point": "gcs.request", "match": {"object": "*/output/*", "method": "P*"}, "times": 100}
+    site.cloud.cloud.faults.add({**refusal, "params": {"action": "403"}})
+    collected = await collect(work, work.leases.read(KEY), URI)
+    with pytest.raises(UploadIncomplete, match=r"1 file\(s\) could not be uploaded .*\n  - output/hello-0.txt: 403"):
+        collected.check(URI)
 
 
 async def test_node_that_was_preempted_meanwhile(site: Site, client: TPUClient) -> None:

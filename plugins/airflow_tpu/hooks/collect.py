@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import protocol
 from airflow_tpu.core.artifacts import Manifest, verify
 from airflow_tpu.core.job import RunRef
 from airflow_tpu.core.messages import Pushed
-from airflow_tpu.errors import ArtifactsLost, ChecksumMismatch, ConnectionFailed, TPULost
+from airflow_tpu.errors import (
+    AccessDenied,
+    ArtifactsLost,
+    ChecksumMismatch,
+    ConnectionFailed,
+    TPULost,
+    UploadIncomplete,
+)
 from airflow_tpu.hooks.boot import REACHED
 from airflow_tpu.hooks.launch import locate
 from airflow_tpu.hooks.run import RunSession
@@ -21,17 +30,34 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# How the worker words a refusal of the bucket: path, status, message.
+_REFUSAL = re.compile(r": 40[13] ")
+
 
 @dataclass(frozen=True)
 class Collected:
     """What a push has brought to the bucket.
 
     :param manifest: every file that is there.
-    :param skipped: what was left out, or could not be read, in words.
+    :param skipped: what is nothing to copy, such as sockets, in words.
+    :param failed: what did not arrive, in words.
     """
 
     manifest: Manifest
     skipped: tuple[str, ...]
+    failed: tuple[str, ...] = ()
+
+    def check(self, uri: str) -> None:
+        """Demand that everything has arrived: the TPU is deleted next, and with it what has not.
+
+        :raises UploadIncomplete: names every file that has not.
+        :raises AccessDenied: the same, when the bucket refused: no other try helps against that.
+        """
+        if self.failed:
+            named = "\n".join(f"  - {text}" for text in self.failed)
+            refused = all(_REFUSAL.search(text) for text in self.failed)
+            kind = AccessDenied if refused else UploadIncomplete
+            raise kind(f"{len(self.failed)} file(s) could not be uploaded to {uri}:\n{named}")
 
     @property
     def outputs(self) -> int:
@@ -58,8 +84,18 @@ async def collect(bench: Workbench, lease: Lease, uri: str) -> Collected:
         async with RunSession(job.address, bench.access.login, REACHED) as session:
             async for message in session.push(job.ref, uri):
                 if isinstance(message, Pushed):
-                    return _collected(message)
+                    return _collected(message.manifest)
     raise ConnectionFailed(f"the push from {node} ended without a manifest")
+
+
+def brought(bench: Workbench, uri: str) -> Collected | None:
+    """What an earlier push of the same attempt has brought to the bucket, for when its TPU is gone.
+
+    :return: None unless all of it is there: the manifest is written last, and names what did not arrive.
+    """
+    stored = bench.storage.read_json(f"{uri}/{protocol.MANIFEST_FILE}")
+    found = None if stored is None else _collected(stored.data)
+    return None if found is None or found.failed else found
 
 
 def confirm(bench: Workbench, manifest: Manifest, uri: str) -> None:
@@ -73,6 +109,9 @@ def confirm(bench: Workbench, manifest: Manifest, uri: str) -> None:
         raise ChecksumMismatch(f"{uri} differs from its manifest:\n" + "\n".join(f"  - {text}" for text in problems))
 
 
-def _collected(message: Pushed) -> Collected:
-    skipped = [str(entry) for kind in ("skipped", "failed") for entry in message.manifest.get(kind, ())]
-    return Collected(Manifest.from_json(message.manifest), tuple(skipped))
+def _collected(manifest: Mapping[str, Any]) -> Collected:
+    return Collected(Manifest.from_json(manifest), _in_words(manifest, "skipped"), _in_words(manifest, "failed"))
+
+
+def _in_words(manifest: Mapping[str, Any], kind: str) -> tuple[str, ...]:
+    return tuple(f"{entry['path']}: {entry['reason']}" for entry in manifest.get(kind, ()))

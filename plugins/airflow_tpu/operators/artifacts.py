@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.plan import artifacts_uri
-from airflow_tpu.errors import NothingProduced
+from airflow_tpu.errors import ArtifactsLost, NothingProduced
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
@@ -34,21 +34,35 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Push, verify, describe."""
-        from airflow_tpu.hooks.collect import collect, confirm
+        from airflow_tpu.hooks.collect import confirm
 
         bench = self.bench(context)
         lease = bench.leases.read(bench.key)
         uri = artifacts_uri(bench.conf, lease.key.name, lease.attempt)
         CloudTPUArtifactsLink.persist(context, path=uri.removeprefix("gs://"), project_id=bench.spec.project_id)
         _ = bench.access  # connections are read before the event loop runs
-        collected = asyncio.run(collect(bench, lease, uri))
+        collected = self._collect(bench, lease, uri)
         self._require_output(collected, uri)
         confirm(bench, collected.manifest, uri)
         return self._describe(bench, lease, collected.manifest, uri)
 
+    def _collect(self, bench: Workbench, lease: Lease, uri: str) -> Collected:
+        """Have everything pushed; a TPU that has gone is no loss if *train* had brought all of it to the bucket."""
+        from airflow_tpu.hooks.collect import brought, collect
+
+        try:
+            return asyncio.run(collect(bench, lease, uri))
+        except ArtifactsLost as error:
+            found = brought(bench, uri)
+            if found is None:
+                raise
+            self.log.info("the TPU has gone, but everything it produced is in the bucket (%s)", error)
+            return found
+
     def _require_output(self, collected: Collected, uri: str) -> None:
         for problem in collected.skipped:
             self.log.warning("not copied: %s", problem)
+        collected.check(uri)
         if not collected.outputs and not self.allow_empty:
             raise NothingProduced(
                 f"the run ended well and left no file in TRC_OUTPUT_DIR; its log is below {uri}. Write results there, "

@@ -15,7 +15,7 @@ from airflow_tpu.core.logstream import LineAssembler
 from airflow_tpu.core.outcome import final_error
 from airflow_tpu.core.plan import artifacts_uri
 from airflow_tpu.core.run import RunResult, classify_exit
-from airflow_tpu.errors import BudgetExhausted, TPUError, TPULost
+from airflow_tpu.errors import ArtifactsLost, BudgetExhausted, ConnectionFailed, TPUError, TPULost
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.provision import CloudTPUProvisionOperator
@@ -131,8 +131,24 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
             self._ended_at = result.ended
             error = classify_exit(result, self._last_lines(bench, uri)) or error
             raise final_error(error, asyncio.run(self._loss(bench, lease))) or error
+        self._bring_home(bench, lease, uri)
         self.log.info("attempt %d finished after %.1f s", lease.attempt, result.seconds)
         return {"attempt": lease.attempt, "exit_code": result.exit_code, "training_seconds": round(result.seconds, 1)}
+
+    def _bring_home(self, bench: Workbench, lease: Lease, uri: str) -> None:
+        """What the run produced is in the bucket before this task ends: a TPU that goes then takes nothing along.
+
+        Lost before that, the run is tried again like any other: it resumes from its last checkpoint and pushes anew.
+
+        :raises TPULost: the TPU went first.
+        """
+        from airflow_tpu.hooks.collect import collect
+
+        try:
+            asyncio.run(collect(bench, lease, uri))
+        except (ArtifactsLost, ConnectionFailed) as error:
+            lost = error.__cause__ if isinstance(error.__cause__, TPULost) else asyncio.run(self._loss(bench, lease))
+            raise lost or error from error
 
     async def _loss(self, bench: Workbench, lease: Lease) -> TPULost | None:
         """Whether the TPU went with the run; what the run says of itself does not decide that."""
@@ -155,4 +171,6 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         except TPUError as error:
             self.log.warning("what the failed run produced could not be kept: %s", error)
             return
+        for problem in (*pushed.skipped, *pushed.failed):
+            self.log.warning("not kept: %s", problem)
         self.log.info("kept what the failed run produced: %d file(s) below %s", len(pushed.manifest.files), uri)
