@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_tpu.core.job import RunRef
-from airflow_tpu.errors import ArtifactsLost, ConfigError, ConnectionFailed, TPUPreempted, TPUVanished, UploadIncomplete
+from airflow_tpu.errors import AccessDenied, ArtifactsLost, ConfigError, ConnectionFailed, TPUPreempted, TPUVanished, 
 from airflow_tpu.hooks.collect import collect, confirm
 from airflow_tpu.hooks.follow import Follower, RunningJob
 from airflow_tpu.hooks.launch import attach, build_bundle, launch, locate
@@ -79,7 +79,7 @@ async def test_output_that_the_bucket_refuses(site: Site, client: TPUClient) -> 
     refusal = {"point": "gcs.request", "match": {"object": "*/output/*", "method": "P*"}, "times": 100}
     site.cloud.cloud.faults.add({**refusal, "params": {"action": "403"}})
     collected = await collect(work, work.leases.read(KEY), URI)
-    with pytest.raises(UploadIncomplete, match=r"1 file\(s\) could not be uploaded .*\n  - output/hello-0.txt: 403"):
+    with pytest.raises(AccessDenied, match=r"1 file\(s\) could not be uploaded .*\n  - output/hello-0.txt: 403"):
         collected.check(URI)
 
 
