@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "tests" / "trouble"
 UNTRIED = "not tried yet: "
-HOST = "https://github.com/"
-SOURCE = re.compile(rf"{re.escape(HOST)}(?P<repository>[^/]+/[^/]+)(?:/(?:issues|pull)/(?P<number>\d+))?")
+PAGE = re.compile(r"/(?P<repository>[^/]+/[^/]+)(?:/(?:issues|pull)/(?P<number>\d+))?")
 
 
 class Proof(Enum):
@@ -111,8 +111,9 @@ def link(source: str) -> str:
 
     :raises ValueError: if it is no page of a public repository.
     """
-    found = SOURCE.fullmatch(source)
-    if found is None:
+    parts = urlsplit(source)
+    found = PAGE.fullmatch(parts.path)
+    if found is None or (parts.scheme, parts.netloc) != ("https", "github.com"):
         raise ValueError(f"{source!r} is no issue, pull request or repository of GitHub")
     number = found["number"]
     return f"[{found['repository']}{f'#{number}' if number else ''}]({source})"
