@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_tpu.core.job import RunRef
-from airflow_tpu.errors import AccessDenied, ArtifactsLost, ConfigError, ConnectionFailed, TPUPreempted, TPUVanished, 
+from airflow_tpu.errors import AccessDenied, ArtifactsLost, ConfigError, ConnectionFailed, TPUPreempted, TPUVanished
 from airflow_tpu.hooks.collect import collect, confirm
 from airflow_tpu.hooks.follow import Follower, RunningJob
 from airflow_tpu.hooks.launch import attach, build_bundle, launch, locate
