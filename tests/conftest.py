@@ -24,6 +24,10 @@ os.environ.update(
     AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS="0.1",
 )
 
-# How long an example takes says something of the machine, nothing of the code.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says something of the machine, nothing of the code. Nothing is remembered from one run to
+# the next; a failure prints what repeats it. `--hypothesis-profile soak` tries ten times as many examples.
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None, print_blob=True
+)
+settings.register_profile("soak", settings.get_profile("patient"), max_examples=1000)
 settings.load_profile("patient")

@@ -59,9 +59,10 @@ def _check_seconds(project: Project, opened: Opened, event: Closed) -> None:
     metered = project.cloud.meter.ready_seconds(event.node_id)
     booked = (event.ended_at - event.ready_at).total_seconds() if event.ready_at and event.ended_at else 0.0
     what = f"{event.node_id}: {booked:.3f} s in the ledger, {metered:.3f} s on the meter, {event}"
-    if event.time_source is TimeSource.API and event.ready_at is not None:
+    by_api = event.time_source is TimeSource.API and event.ready_at is not None
+    if by_api and event.node_id not in project.preempted | project.vanished:
         assert abs(booked - metered) < EXACT, project.story(what)
-    if event.node_id not in project.vanished | project.unbooked:
+    if event.node_id not in project.vanished | project.unbooked | project.late:
         assert booked > metered - EXACT, project.story(what)
     asked = (opened.requested_at - project.cloud.clock.now()).total_seconds() + project.cloud.clock.monotonic()
     assert booked <= project.closed_at[event.node_id] - asked + EXACT, project.story(what)

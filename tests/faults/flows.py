@@ -162,6 +162,6 @@ def reaper(station: Station, run_state: RunState) -> None:
     reserved = station.reservations.readable()
     states = lease_states(station.leases, run_state)
     done = station.process.run(act())
-    close_forgotten(station.ledger, station.leases.all(), census, done.endings)
+    close_forgotten(station.ledger, station.leases, states, census, done.endings)
     release_forgotten(station.reservations, reserved, states, census)
     forget_leases(station.leases, states, census)

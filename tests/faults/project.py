@@ -73,8 +73,11 @@ class Project:
     :ivar processes: those that have not ended.
     :ivar states: of the DAG runs; empty when Airflow no longer knows one.
     :ivar leases: every lease ever taken, oldest first.
-    :ivar late: nodes whose create arrived after their attempt had been overtaken: no API can hold such a call back.
+    :ivar late: nodes whose create arrived after their attempt had been overtaken or its run had ended: no API can
+        hold such a call back, and the books may have been closed before it. They are deleted all the same.
     :ivar unbooked: nodes deleted by a process that died before it could write so into the ledger.
+    :ivar preempted: nodes that Google has taken back, perhaps between our look and our delete.
+    :ivar vanished: nodes that somebody deleted by hand.
     :ivar trail: what happened, for whoever reads a failure.
     """
 
@@ -86,6 +89,7 @@ class Project:
         self.leases: list[Lease] = []
         self.late: set[str] = set()
         self.vanished: set[str] = set()
+        self.preempted: set[str] = set()
         self.unbooked: set[str] = set()
         self._deleters: dict[Process, set[str]] = {}
         self.closed_at: dict[str, float] = {}
@@ -188,7 +192,8 @@ class Project:
         key = next(key for key in RUNS if key.digest == run_of(labels))
         lease = self.lease(key)
         current = None if lease is None else (lease.token, lease.incarnation)
-        if current != (token_of(labels), incarnation_of(labels)):
+        is_over = lease is None or lease.expires_at <= self.cloud.clock.now() or self.states[key] != "running"
+        if is_over or current != (token_of(labels), incarnation_of(labels)):
             self.late.add(node_id)
 
     def living(self) -> list[Living]:
@@ -216,7 +221,7 @@ class Project:
 
     def story(self, what: str) -> str:
         """A failure with its history."""
-        return "\n".join([what, *self.trail[-120:]])
+        return "\n".join([what, *self.trail[-400:]])
 
     # -- what fate does --------------------------------------------------------------------------------------------
 
@@ -224,6 +229,7 @@ class Project:
         """Google takes a node of ours back."""
         if (record := self._victim(which)) is not None:
             self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {record.where.id} is preempted")
+            self.preempted.add(record.where.id)
             try:
                 self.cloud.state.nodes.preempt(record, notice)
             except CloudError:

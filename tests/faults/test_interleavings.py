@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -169,3 +170,5 @@ def quiet() -> Iterator[None]:
 
 
 TestInterleavings = Interleavings.TestCase
+# A history takes a quarter of a second: a minute in all, ten with the profile "soak".
+TestInterleavings.settings = settings(max_examples=2 * settings().max_examples, stateful_step_count=30)

@@ -59,15 +59,27 @@ async def test_open_ledger_record_without_a_tpu_is_closed(site: Site, client: TP
     await start(site, client, KEY)
     await start(site, client, RUNNING)
     view = (await take_census(client)).ours(KEY)[0]
+    held, ready_at = site.leases.read(KEY), now()
+    site.leases.update(held, lambda lease: lease.with_life(view.node_id, ready_at=ready_at))
     await client.delete_node(view.name)
     eventually(lambda: set(site.nodes()), lambda nodes: nodes == {f"{RUNNING.name}-1"})
-    census = await take_census(client)
-    assert close_forgotten(site.ledger, site.leases.all(), census) == [f"{KEY.name}-1"]
-    assert close_forgotten(site.ledger, site.leases.all(), census) == []
+    census, states = await take_census(client), lease_states(site.leases, lambda *_: "running")
+    assert close_forgotten(site.ledger, site.leases, states, census) == [f"{KEY.name}-1"]
+    assert close_forgotten(site.ledger, site.leases, states, census) == []
     closed = [event for event in site.ledger.events() if isinstance(event, Closed)]
-    assert [event.end_reason for event in closed] == [EndReason.NEVER_READY]
+    assert [event.end_reason for event in closed] == [EndReason.VANISHED]
     assert [event.node_id for event in site.ledger.open_records()] == [f"{RUNNING.name}-1"]
     assert all(isinstance(event, Opened) for event in site.ledger.open_records())
+
+
+async def test_record_of_a_tpu_that_is_only_coming_stays_open(site: Site, client: TPUClient) -> None:
+    """A TPU created after the reaper's look at the project keeps its record; once its run is over, it is closed."""
+    census = await take_census(client)
+    await start(site, client, KEY)
+    running = lease_states(site.leases, lambda *_: "running")
+    assert close_forgotten(site.ledger, site.leases, running, census) == []
+    over = lease_states(site.leases, lambda *_: "failed")
+    assert close_forgotten(site.ledger, site.leases, over, census) == [f"{KEY.name}-1"]
 
 
 def test_lease_states_name_every_run(site: Site) -> None:
@@ -84,3 +96,14 @@ def test_lease_states_name_every_run(site: Site) -> None:
     assert sorted(asked) == [("tpu_train", KEY.run_id), ("tpu_train", RUNNING.run_id)]
     assert isinstance(states[KEY.digest], LeaseState)
     assert states[KEY.digest].expires_at > now() + dt.timedelta(minutes=50)
+
+
+async def test_another_airflows_run_is_not_judged(site: Site, client: TPUClient) -> None:
+    """Of two Airflows that share a bucket, none ends the other's TPU because its own run of these ids has failed."""
+    holder = Holder(now(), 0, "http://composer")
+    lease = site.leases.acquire(KEY, ZONE, now() + dt.timedelta(hours=1), holder)
+    await site.provisioner(client).ensure(site.order(), lease)
+    census = await take_census(client)
+    for ours, deleted in (("http://laptop", 0), ("http://composer", 1)):
+        done = await reap(client, census, lease_states(site.leases, lambda *_: "failed", ours))
+        assert len(done.deleted) == deleted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,11 +25,13 @@ class Census:
     :param nodes: nodes of all zones.
     :param queued: queued resources of all zones, dead ones included.
     :param unreachable: zones that did not answer.
+    :param at: when the lists were asked for, if that matters to anybody: what was created since is not in them.
     """
 
     nodes: tuple[TPUView, ...]
     queued: tuple[QueuedView, ...]
     unreachable: tuple[str, ...]
+    at: dt.datetime | None = None
 
     def inventory(self) -> Inventory:
         """The census as the grant counts it: a queued resource and its node are one item."""
@@ -75,6 +78,7 @@ def _incarnation(item: TPUView | QueuedView) -> int:
 
 async def take_census(client: TPUClient) -> Census:
     """List nodes and queued resources of all zones, side by side."""
+    at = client.clock.now()
     nodes, queued = await asyncio.gather(client.nodes(), client.queued_resources())
     unreachable = tuple(sorted({*nodes.unreachable, *queued.unreachable}))
-    return Census(nodes.items, queued.items, unreachable)
+    return Census(nodes.items, queued.items, unreachable, at)

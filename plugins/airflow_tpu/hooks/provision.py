@@ -238,11 +238,9 @@ class Provisioner:
 
         :raises LeaseLost: it has; the TPU is being deleted.
         """
-        try:
-            place = self.leases.read(lease.key).incarnation
-        except LeaseLost:
-            place = 0
-        if place != lease.incarnation:
+        found = self.leases.find(lease.key)
+        has_place = found is not None and found.incarnation == lease.incarnation
+        if not has_place or lease.expires_at <= self.client.clock.now():
             await self._end(await self._named(spec, lease), lease)
             raise LeaseLost(f"{lease.node_id} came too late: its run has ended or has another TPU; it is deleted again")
 

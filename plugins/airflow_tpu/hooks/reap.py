@@ -15,6 +15,7 @@ from airflow_tpu.errors import TPUError
 from airflow_tpu.hooks.release import Ending, closing, endings_of
 
 if TYPE_CHECKING:
+    from airflow_tpu.core.ledger import Opened
     from airflow_tpu.core.reservations import Reservations
     from airflow_tpu.core.tpu import QueuedView, TPUView
     from airflow_tpu.hooks.census import Census
@@ -79,34 +80,59 @@ async def reap(client: TPUClient, census: Census, leases: Mapping[str, LeaseStat
     return done
 
 
-def lease_states(leases: LeaseStore, run_state: RunState) -> dict[str, LeaseState]:
-    """Every lease of the bucket with the state of its DAG run."""
+def lease_states(leases: LeaseStore, run_state: RunState, here: str = "") -> dict[str, LeaseState]:
+    """Every lease of the bucket with the state of its DAG run.
+
+    :param here: address of this Airflow. What another one holds is not ours to judge: it may have a run of the same
+        ids, or none, and says nothing of the other's. Its TPU goes when its own lease ends.
+    """
     found = {}
     for lease in leases.all():
-        state = run_state(lease.key.dag_id, lease.key.run_id)
+        elsewhere = lease.holder.where if lease.holder is not None else ""
+        foreign = bool(here and elsewhere and elsewhere != here)
+        state = None if foreign else run_state(lease.key.dag_id, lease.key.run_id)
         found[lease.key.digest] = LeaseState(lease.key.digest, lease.expires_at, state, lease.token)
     return found
 
 
 def close_forgotten(
-    ledger: LedgerStore, leases: list[Lease], census: Census, endings: Iterable[Ending] = ()
+    ledger: LedgerStore,
+    leases: LeaseStore,
+    states: Mapping[str, LeaseState],
+    census: Census,
+    endings: Iterable[Ending] = (),
 ) -> list[str]:
     """Close every ledger record that is open without a TPU behind it.
 
     A record whose TPU still exists, or whose zone does not answer, is left to its own teardown, or to the next round.
 
+    :param states: read after the census.
     :param endings: of the TPUs that this round has deleted: nobody will ever know more of them.
     """
     ended = {ending.node_id: ending for ending in endings}
     alive = {node.node_id for node in census.nodes} | {item.queued_id for item in census.queued}
-    known = {lease.key.digest: lease for lease in leases}
-    closed = []
-    for event in ledger.open_records():
+    records = ledger.open_records()
+    known = {lease.key.digest: lease for lease in leases.all()}  # after the records: a lease is there before its record
+    now, closed = ledger.clock.now(), []
+    for event in records:
+        lease = known.get(event.run)
         is_gone = event.node_id not in alive and not census.is_silent(event.zone)
+        is_gone = is_gone and not _may_be_coming(event, lease, states.get(event.run), census)
         if is_gone or event.node_id in ended:
-            ledger.close(closing(event, known.get(event.run), ended.get(event.node_id), ledger.clock.now()))
+            ledger.close(closing(event, lease, ended.get(event.node_id), now))
             closed.append(event.node_id)
     return closed
+
+
+def _may_be_coming(event: Opened, lease: Lease | None, state: LeaseState | None, census: Census) -> bool:
+    """Whether the census may be too old to show this TPU: its record is written before it is asked for."""
+    if lease is None or event.node_id != lease.node_id:
+        return False
+    taken_again = state is None or state.token != lease.token
+    if not taken_again and is_over(state, census.at or event.requested_at):
+        return False
+    ready_at = lease.life(event.node_id).ready_at
+    return ready_at is None or census.at is None or ready_at >= census.at
 
 
 def release_forgotten(

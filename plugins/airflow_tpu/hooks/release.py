@@ -281,7 +281,9 @@ def _reason(phase: Phase) -> EndReason:
 def _after_delete(ending: Ending, operation: OperationView | None) -> Ending:
     if operation is None or operation.started_at is None or ending.reason is EndReason.PREEMPTED:
         return ending
-    return Ending(ending.node_id, operation.started_at, ending.reason, TimeSource.API)
+    # Found DELETING already, it may have been preempted before that: then the time is the latest possible one.
+    source = TimeSource.OBSERVED if ending.reason is EndReason.DELETED else TimeSource.API
+    return Ending(ending.node_id, operation.started_at, ending.reason, source)
 
 
 def _deletable(queued: QueuedView) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow_tpu import settings
 from airflow_tpu.errors import ConfigError, LedgerError, TransientError
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
@@ -47,9 +48,9 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
         except ConfigError as error:
             self._reap_by_labels(bench, census, error)
         reserved = bench.reservations.readable()
-        states = lease_states(bench.leases, _run_state)
+        states = lease_states(bench.leases, _run_state, settings.airflow_address())
         done = bench.tpu.run(lambda client: reap(client, census, states))
-        done.closed = close_forgotten(bench.ledger, bench.leases.all(), census, done.endings)
+        done.closed = close_forgotten(bench.ledger, bench.leases, states, census, done.endings)
         done.released = release_forgotten(bench.reservations, reserved, states, census)
         forget_leases(bench.leases, states, census)
         self._tell(done)
