@@ -66,7 +66,7 @@ def kill_everything(run: MirroredRun, elsewhere: MirroredRun) -> Killed:
 
 def kill_machine(run: MirroredRun, elsewhere: MirroredRun) -> Killed:
     """The machine is gone with its disk; what the mirror had called safe is in the bucket."""
-    safe = until(lambda: run.mirror(RunRef("run", 1)).get("last_step"), PATIENCE)
+    safe = int(until(lambda: run.mirror(RunRef("run", 1)).get("last_step"), PATIENCE) or 0)
     run.machine.end_all()
     shutil.rmtree(run.machine.home / protocol.ROOT_DIR)
     return Killed(elsewhere, safe)
