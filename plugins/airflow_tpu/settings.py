@@ -80,6 +80,13 @@ def retry_seconds() -> float:
     return float(_option("retry_seconds") or 15.0)
 
 
+def airflow_address() -> str:
+    """Address of this Airflow, ``[api] base_url``, empty if it has none: it tells Airflows with one bucket apart."""
+    from airflow.sdk.configuration import conf
+
+    return str(conf.get("api", "base_url", fallback="") or "")
+
+
 def _configured() -> Path | None:
     value = _option("include_dir")
     return Path(value).expanduser() if value else None

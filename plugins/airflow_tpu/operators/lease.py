@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
+from airflow_tpu import settings
 from airflow_tpu.core.lease import Holder
 from airflow_tpu.errors import GrantError
 from airflow_tpu.operators.base import CloudTPUBaseOperator
@@ -46,7 +47,5 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
 
 
 def _holder(context: Context) -> Holder:
-    from airflow.sdk.configuration import conf
-
     run = context["dag_run"]
-    return Holder(run.start_date, run.clear_number or 0, str(conf.get("api", "base_url", fallback="") or ""))
+    return Holder(run.start_date, run.clear_number or 0, settings.airflow_address())
