@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+from airflow_tpu.core.lease import Holder
 from airflow_tpu.core.ledger import Closed, EndReason, Opened
 from airflow_tpu.core.names import RunKey
 from airflow_tpu.core.reaping import LeaseState
@@ -12,7 +13,7 @@ from airflow_tpu.hooks.reap import close_forgotten, lease_states, reap
 from airflow_tpu.hooks.tpu_client import TPUClient
 from airflow_tpu.hooks.waits import until_ready
 from localcloud.testing import eventually
-from tests.hooks.site import KEY, Site, now, pace
+from tests.hooks.site import KEY, ZONE, Site, now, pace
 
 RUNNING = RunKey("tpu_train", "manual__running")
 
