@@ -62,6 +62,15 @@ async def test_create_that_comes_late_deletes_its_tpu(site: Site, client: TPUCli
     assert [event.node_id for event in site.ledger.events(KEY) if isinstance(event, Closed)] == [FIRST]
 
 
+async def test_sweep_closes_no_record_of_a_newer_number(site: Site, client: TPUClient) -> None:
+    """What another process has opened since the look at the project is not closed along with older incarnations."""
+    await site.provisioner(client).ensure(site.order(), site.lease())
+    close_incarnations(site.ledger, None, KEY, [], up_to=0)
+    assert [event.node_id for event in site.ledger.open_records()] == [FIRST]
+    close_incarnations(site.ledger, None, KEY, [], up_to=1)
+    assert site.ledger.open_records() == []
+
+
 async def test_cleared_run_is_counted_under_a_new_number(site: Site, client: TPUClient) -> None:
     """A run that is cleared after its teardown never uses a name again: its second TPU has a record of its own."""
     for _ in range(2):

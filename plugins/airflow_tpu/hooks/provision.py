@@ -180,9 +180,12 @@ class Provisioner:
         swept = await delete_seen(self.client, census, lease.key)
         for ending in swept.endings:
             log.info("deleting the husk %s (%s)", ending.node_id, ending.reason)
-        # In a zone that does not answer an incarnation may be alive: then only what was seen has ended.
-        close = close_ended if census.unreachable else close_incarnations
-        close(self.ledger, lease, lease.key, swept.endings)
+        # In a zone that does not answer an incarnation may be alive, and a number that the lease did not have yet when
+        # the census was taken may be on its way: then only what was seen has ended.
+        if census.unreachable:
+            close_ended(self.ledger, lease, lease.key, swept.endings)
+        else:
+            close_incarnations(self.ledger, lease, lease.key, swept.endings, lease.incarnation)
         if not swept.endings:
             return False
         try:

@@ -157,17 +157,21 @@ def left_of(census: Census, key: RunKey) -> list[str]:
     return [f"{item.name.split('/', 4)[-1]} ({item.state})" for item in census.all_ours(key)]
 
 
-def close_incarnations(ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: list[Ending]) -> None:
+def close_incarnations(
+    ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: list[Ending], up_to: int | None = None
+) -> None:
     """Write *closed* for every incarnation of a run that has none; only when nothing of the run is alive.
 
     :param ledger: where to.
     :param lease: what is known of each life; None when the lease is gone.
     :param key: the run.
     :param endings: incarnations that were alive when the delete was asked for.
+    :param up_to: highest number that may be closed unseen; None: the whole run has ended.
     """
     known = {ending.node_id: ending for ending in endings}
     for event in _unclosed(ledger, key):
-        _close(ledger, event, closing(event, lease, known.get(event.node_id), ledger.clock.now()))
+        if up_to is None or event.node_id in known or _number(event, key) <= up_to:
+            _close(ledger, event, closing(event, lease, known.get(event.node_id), ledger.clock.now()))
 
 
 def close_ended(ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: list[Ending]) -> None:
@@ -188,6 +192,10 @@ def _close(ledger: LedgerStore, opened: Opened, closed: Closed) -> None:
     # Of several who notice an end, the one whose record it is counts it.
     if ledger.close(closed):
         count(opened, closed)
+
+
+def _number(event: Opened, key: RunKey) -> int:
+    return int(event.node_id.removeprefix(f"{key.name}-"))
 
 
 def _unclosed(ledger: LedgerStore, key: RunKey) -> list[Opened]:
