@@ -1,9 +1,10 @@
 # Names for the scripts; they work the same without make.
-.PHONY: help demo test test-compose up down lint format
+.PHONY: help demo test soak test-compose up down lint format
 
 help:
 	@echo "make demo     train a real model on a TPU of the local cloud, through the DAG tpu_train"
 	@echo "make test     every check there is"
+	@echo "make soak     the long forms of the tests: every fault in every phase, 200 kills (an hour)"
 	@echo "make test-compose  build the images, bring up docker-compose.yaml and train in it (root, ten minutes)"
 	@echo "make up       Airflow with its UI on http://localhost:8080, against the local cloud"
 	@echo "make down     end what 'make up' started"
@@ -13,7 +14,7 @@ help:
 demo up down:
 	@scripts/$@
 
-test test-compose:
+test soak test-compose:
 	@scripts/$@
 
 lint:

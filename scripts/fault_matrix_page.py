@@ -1,0 +1,163 @@
+"""Write docs/fault-matrix.md: what was seen when every trouble was tried in every phase.
+
+Usage: ``fault_matrix_page.py CELLS.xml CELLS.jsonl > docs/fault-matrix.md``, as ``scripts/soak`` does. The first file
+is pytest's report (which cells passed), the second what each run has left (how many tries and TPUs it took). Which
+cells there are, and why others make no sense, is said by tests/faults/cells.py; a test compares the page with it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from tests.faults.cells import ALL, CELLS, FAILING, KNOWN, WHAT, WHERE, Cell, reason_against
+
+ROOT = Path(__file__).parents[1]
+OK, REFUSED, NOT_YET, BROKEN, NOT_RUN = "ok", "refused", "not yet", "FAILED", "not run"
+LETTERS = {
+    reason: f"({letter})"
+    for letter, reason in zip("abcdefghijklmnop", dict.fromkeys(filter(None, map(reason_against, ALL))), strict=False)
+}
+
+
+def outcomes(report: str) -> dict[str, str]:
+    """Word of each cell in pytest's report, by its name.
+
+    :param report: JUnit XML.
+    """
+    # The file is our own, written a moment ago.
+    cases = ElementTree.fromstring(report).iter("testcase")  # noqa: S314
+    found = {case.get("name", ""): {child.tag for child in case} for case in cases}
+    return {
+        match[1]: _word(match[1], tags)
+        for name, tags in found.items()
+        if (match := re.match(r"test_cell\[(.*)]", name))
+    }
+
+
+def _word(name: str, tags: set[str]) -> str:
+    if tags & {"failure", "error"}:
+        return BROKEN
+    if "skipped" in tags:  # how JUnit XML calls a failure that is expected
+        return NOT_YET
+    return REFUSED if name in {cell.id for cell in FAILING} else OK
+
+
+def page(words: Mapping[str, str], effort: Mapping[str, str], circumstances: str) -> str:
+    """The whole page.
+
+    :param words: what came of each cell.
+    :param effort: what each cell took, in words.
+    :param circumstances: when, of what and on what.
+    """
+    rows = [[what, *(_shown(Cell(where, what), words, effort) for where in WHERE)] for what in WHAT]
+    legend = [f"- **{letter}** {reason}" for reason, letter in LETTERS.items()]
+    refusals = [f"- *{cell.id}*: the log says “{text}”" for cell, text in FAILING.items()]
+    known = [f"- *{cell.id}*: {reason}" for cell, reason in KNOWN.items()] or ["- none"]
+    return "\n".join(
+        [
+            *HEAD,
+            f"{circumstances} {_counted(words)}",
+            "",
+            _row(["", *WHERE]),
+            _row(["---"] * (len(WHERE) + 1)),
+            *map(_row, rows),
+            "",
+            *EXPLAINED,
+            *legend,
+            "",
+            "## Where the run has to fail",
+            "",
+            "No other try helps; everything is deleted and the books are true all the same.",
+            "",
+            *refusals,
+            "",
+            "## What does not go as it should yet",
+            "",
+            *known,
+            "",
+        ]
+    )
+
+
+def _shown(cell: Cell, words: Mapping[str, str], effort: Mapping[str, str]) -> str:
+    reason = reason_against(cell)
+    if reason:
+        return f"- {LETTERS[reason]}"
+    return " ".join(filter(None, (words.get(cell.id, NOT_RUN), effort.get(cell.id, ""))))
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _counted(words: Mapping[str, str]) -> str:
+    good = sum(words.get(cell.id) in (OK, REFUSED) for cell in CELLS)
+    return f"{good} of {len(CELLS)} cells go as they should; {len(ALL) - len(CELLS)} make no sense."
+
+
+def read(text: str) -> dict[Cell, str]:
+    """What a page says of each cell: its word, or a dash with the letter of the reason."""
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    tables = [line for line in lines if line[0] in WHAT]
+    return {Cell(where, line[0]): entry for line in tables for where, entry in zip(WHERE, line[1:], strict=True)}
+
+
+def efforts(lines: str) -> dict[str, str]:
+    """Tries of the train task and TPUs, where it took more than one."""
+    found = {}
+    for row in map(json.loads, lines.splitlines()):
+        cell, tries, nodes = Cell(row["where"], row["what"]), _tries(row), len(row["ends"])
+        found[cell.id] = f"{tries}/{nodes}" if tries > 1 or nodes > 1 else ""
+    return found
+
+
+def _tries(row: Mapping[str, Any]) -> int:
+    return int(row["tries"].get("train", 0))
+
+
+def circumstances() -> str:
+    """Date, commit and versions."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    today = dt.datetime.now(dt.UTC).date()
+    return f"{today}, commit {commit}, Python {platform.python_version()}, Airflow {version('apache-airflow')}:"
+
+
+HEAD = [
+    "# Fault matrix",
+    "",
+    "<!-- Written by scripts/soak; do not edit. -->",
+    "",
+    "Whole runs of the DAG `tpu_train` against the local cloud, each with one trouble in one phase. After each:",
+    "",
+    "- the DAG run is in the right state;",
+    "- its result is that of an undisturbed run to the last bit, or its loss is said in the log;",
+    "- there was never more than one live copy of the training;",
+    "- no TPU, queued resource or process is left;",
+    "- every ledger record is closed, and the ledger has no second less than the cloud's own meter (rounding: 0.1 s).",
+    "  It may have 1 s more, and where a loss was only seen by looking the time until then, here at most 8 s.",
+    "",
+    "What kills processes of Airflow itself (task, worker, scheduler, triggerer) is tried in `tests/airflow`.",
+    "",
+]
+EXPLAINED = [
+    "**ok**: the run succeeded. **refused**: it failed, as it has to. **2/2**: it took two tries of `train` and two",
+    "TPUs. **-**: makes no sense, because",
+    "",
+]
+
+if __name__ == "__main__":
+    report, log = (Path(name).read_text(encoding="utf-8") for name in sys.argv[1:])
+    print(page(outcomes(report), efforts(log), circumstances()), end="")
