@@ -75,7 +75,8 @@ class Project:
     :ivar leases: every lease ever taken, oldest first.
     :ivar late: nodes whose create arrived after their attempt had been overtaken or its run had ended: no API can
         hold such a call back, and the books may have been closed before it. They are deleted all the same.
-    :ivar unbooked: nodes deleted by a process that died before it could write so into the ledger.
+    :ivar unbooked: nodes deleted by a process that died, or was overtaken by another, before it could write so into the
+        ledger. If nobody had seen such a TPU READY it counts nothing: this is all that the ledger may lose.
     :ivar preempted: nodes that Google has taken back, perhaps between our look and our delete.
     :ivar vanished: nodes that somebody deleted by hand.
     :ivar trail: what happened, for whoever reads a failure.
@@ -122,7 +123,7 @@ class Project:
                 break
             self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {process.title}: {process.at}")
             process.go()
-            self._note()
+            self._note(process)
             self.check()
         if process.ended and process in self.processes:
             self._bury(process)
@@ -170,14 +171,17 @@ class Project:
         found = self.bucket.objects.get(f"trc/leases/{key.name}.json")
         return Lease.from_json(json.loads(found[1])) if found else None
 
-    def _note(self) -> None:
+    def _note(self, writer: Process) -> None:
         for key in RUNS:
             lease = self.lease(key)
             if lease is not None and lease.token not in {known.token for known in self.leases}:
                 self.leases.append(lease)
-        for name in self.bucket.objects:
-            if name.endswith("/closed.json"):
-                self.closed_at.setdefault(name.split("/")[-2], self.cloud.clock.monotonic())
+        closed = {name.split("/")[-2] for name in self.bucket.objects if name.endswith("/closed.json")}
+        for node_id in closed - self.closed_at.keys():
+            self.closed_at[node_id] = self.cloud.clock.monotonic()
+            deleters = [process for process in self.processes if node_id in self._deleters.get(process, ())]
+            if deleters and writer not in deleters:
+                self.unbooked.add(node_id)
 
     def _arrives(self, process: Process, method: str, request: Any) -> None:
         if method.startswith("Delete"):
