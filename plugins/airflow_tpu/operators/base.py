@@ -66,6 +66,7 @@ class CloudTPUBaseOperator(BaseOperator):
         if "retries" not in kwargs:
             # An API that stumbles must not end a run, nor must a wrong field be tried again: the error decides.
             kwargs.update(retries=RETRIES, retry_policy=retry_policy())
+            kwargs.setdefault("retry_delay", dt.timedelta(seconds=settings.retry_seconds()))
         super().__init__(**kwargs)
         self.conf = conf
         self.gcp_conn_id = gcp_conn_id
