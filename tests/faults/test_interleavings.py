@@ -169,6 +169,6 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-TestInterleavings = Interleavings.TestCase
-# A history takes a quarter of a second: a minute in all, ten with the profile "soak".
+# A history takes a quarter of a second of work: a minute in all, ten with the profile "soak"; more on a busy machine.
+TestInterleavings = pytest.mark.timeout(3600)(Interleavings.TestCase)
 TestInterleavings.settings = settings(max_examples=2 * settings().max_examples, stateful_step_count=30)
