@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import subprocess
 import sys
@@ -26,6 +27,8 @@ def fill(url: str) -> None:
         answer = connection.getresponse()
         answer.read()
         assert answer.status == 200
+    connection.request("GET", f"/storage/v1/b/{BUCKET}/o?prefix=f/")
+    assert "nextPageToken" in json.load(connection.getresponse())  # otherwise there would be nothing to follow
     connection.close()
 
 
