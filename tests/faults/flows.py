@@ -11,7 +11,16 @@ from typing import cast
 
 from airflow_tpu.core.lease import Lease
 from airflow_tpu.core.names import RunKey
-from airflow_tpu.errors import ConfigError, DeadlineExceeded, GrantError, LeaseLost, LedgerError, TPUError
+from airflow_tpu.errors import (
+    ConfigError,
+    DeadlineExceeded,
+    GrantError,
+    LeaseLost,
+    LedgerError,
+    RateLimited,
+    TPUError,
+    TransientError,
+)
 from airflow_tpu.hooks.artifacts import ArtifactsHook
 from airflow_tpu.hooks.census import take_census
 from airflow_tpu.hooks.lease import LeaseStore
@@ -96,7 +105,7 @@ def train(station: Station, key: RunKey, order: Order, seconds: float) -> None:
     try:
         arrival = station.process.run(_provide(station, order, held))
     except TPUError as error:
-        if not isinstance(error, ConfigError | LedgerError):
+        if not isinstance(error, ConfigError | LedgerError | RateLimited | TransientError):
             kill(station, held)
         raise
     node_id = arrival.view.node_id

@@ -83,6 +83,14 @@ async def test_creates_per_minute_are_a_rate_limit(open_site: Open) -> None:
             await create(site, client)
 
 
+async def test_a_look_waits_out_a_rate_limit(site: Site, client: TPUClient) -> None:
+    """Too many requests in a minute do not end a try: what only looks is asked again, and then answered."""
+    await create(site, client)
+    site.cloud.add_fault("tpu.call", {"method": "ListNodes"}, action="error", code=8, message="slow down", times=3)
+    assert [node.name for node in (await client.nodes("us-central1-f")).items] == [NODE]
+    assert len([call for call in site.calls("ListNodes") if call["resource"] == PARENT]) == 4
+
+
 async def test_closed_zone_is_no_access(open_site: Open) -> None:
     """A zone that is not open to the project is named as such."""
     site = open_site(closed_zones=frozenset({"us-central1-f"}))

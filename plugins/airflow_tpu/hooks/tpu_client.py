@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow_tpu.core.api_errors import classify
-from airflow_tpu.errors import ResourceNotFound, TPUError, TransientError
+from airflow_tpu.errors import RateLimited, ResourceNotFound, TPUError, TransientError
 from airflow_tpu.hooks import tpu_wire
 from airflow_tpu.hooks.clock import WALL, Clock
 
 if TYPE_CHECKING:
+    from google.api_core.exceptions import GoogleAPICallError
     from google.auth.credentials import Credentials
     from google.cloud import tpu_v2
 
@@ -273,7 +274,7 @@ def _retry(timing: CallTiming) -> Any:
     from google.api_core import exceptions
     from google.api_core.retry import AsyncRetry, if_exception_type
 
-    transient = if_exception_type(
+    stumbles = if_exception_type(
         exceptions.ServiceUnavailable,
         exceptions.DeadlineExceeded,
         exceptions.Aborted,
@@ -281,7 +282,19 @@ def _retry(timing: CallTiming) -> Any:
         # A token that expired on its way: google-auth fetches a new one for the next try.
         exceptions.Unauthenticated,
     )
+
+    def transient(error: Exception) -> bool:
+        # A limit of requests per minute passes; one of chips, which has the same code, does not.
+        limited = isinstance(error, exceptions.ResourceExhausted) and isinstance(_classified(error, ""), RateLimited)
+        return limited or stumbles(error)
+
     return AsyncRetry(predicate=transient, initial=timing.pause, maximum=10.0, multiplier=2.0, timeout=timing.retry)
+
+
+def _classified(error: GoogleAPICallError, resource: str) -> TPUError:
+    status = error.grpc_status_code
+    code = int(status.value[0]) if status is not None else 2
+    return classify(code, error.message, str(error.reason or ""), resource)
 
 
 class _translated:
@@ -300,9 +313,7 @@ class _translated:
         if isinstance(error, exceptions.RetryError):
             error = error.cause or error
         if isinstance(error, exceptions.GoogleAPICallError):
-            status = error.grpc_status_code
-            code = int(status.value[0]) if status is not None else 2
-            raise classify(code, error.message, str(error.reason or ""), self.resource) from error
+            raise _classified(error, self.resource) from error
         if isinstance(error, RefreshError):
             raise classify(16, f"credentials expired or revoked: {error}", "", self.resource) from error
         if isinstance(error, exceptions.RetryError | GoogleAuthError):

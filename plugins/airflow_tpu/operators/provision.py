@@ -17,11 +17,13 @@ from airflow_tpu.errors import (
     HostLost,
     LeaseLost,
     LedgerError,
+    RateLimited,
     TPUError,
     TPULost,
     TPUMaintenance,
     TPUPreempted,
     TPUStopped,
+    TransientError,
 )
 from airflow_tpu.operators.base import FencedOperator, abandon
 
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 _QUICK_POLL = 1.0
 """Seconds between two looks while a worker slot is held: the wait is short, so every second counts."""
+
+_NOTHING_TOLD = (ConfigError, LedgerError, RateLimited, TransientError)
+"""Errors that say nothing of the TPU: it may be well, and the run may be training on it. The next try looks again."""
 
 _REASONS: dict[type[TPULost], EndReason] = {
     TPUPreempted: EndReason.PREEMPTED,
@@ -88,7 +93,7 @@ class CloudTPUProvisionOperator(FencedOperator):
         with contextlib.suppress(LeaseLost):  # then only what carries the old token is given back
             lease = bench.leases.confirm(lease)
         step = next_step(bench, lease, error)
-        if not isinstance(error, ConfigError | LedgerError):
+        if not isinstance(error, _NOTHING_TOLD):
             self._give_back(bench, lease, error)
         if step is None or (step.resume_at is not None and not self.deferrable):
             raise explained(bench, error)

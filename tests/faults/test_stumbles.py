@@ -1,0 +1,33 @@
+"""An API that stumbles says nothing of a TPU: it is not deleted for that."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from localcloud.testing import BackgroundCloud
+from tests.dags.evidence import events
+from tests.faults.scene import Scene
+
+UNKNOWN = 2
+"""A code that no call is repeated for."""
+
+
+def stumble(scene: Scene) -> None:
+    """End the try that brings the output home, and then the one that looks for the TPU."""
+    scene.add_fault("tpu.call", match={"method": "GetNode"}, code=UNKNOWN)
+    scene.add_fault("tpu.call", match={"method": "ListNodes"}, code=UNKNOWN)
+
+
+@pytest.mark.slow
+def test_two_tries_in_a_row_end_with_a_stumble(cloud: BackgroundCloud, run_dag: Callable[..., Any]) -> None:
+    """The run's one TPU lives until its output is in the bucket, whatever the API answers meanwhile."""
+    scene = Scene(cloud, f"t{uuid.uuid4().hex[:10]}.py")
+    with scene.at("copying", stumble):
+        outcome = run_dag(script=scene.upload(), provisioning="node")
+    assert scene.idle_faults == []
+    assert (outcome.state, outcome.tries["train"]) == ("success", 3), outcome.log[-6000:]
+    assert len(events(cloud, "opened")) == 1
