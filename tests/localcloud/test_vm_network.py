@@ -14,6 +14,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
+from localcloud.testing import eventually_async
 from localcloud.vm import proctable
 from localcloud.vm.addresses import Addresses
 from localcloud.vm.driver import VMDriver, VMError, choose_driver
@@ -84,8 +85,12 @@ async def test_freeze_stops_every_process(vm_start: Start, tmp_path: Path) -> No
             await settle(connection, home, kind)
         stopped_before = int(await output(connection, "pgrep -f 'vm_adversary.py stopped$' | head -n 1"))
         await worker.freeze()
-        states = [row.state for pid in worker.processes() if (row := proctable.read(pid)) and row.name != "bwrap"]
-        assert sorted(states).count("T") == len(states) - 1
+
+        async def states() -> list[str]:
+            return [row.state for pid in worker.processes() if (row := proctable.read(pid)) and row.name != "bwrap"]
+
+        # A process stops when it is next given the processor, which takes a moment on a busy machine.
+        await eventually_async(states, lambda found: found.count("T") == len(found) - 1)
         await worker.thaw()
         state = f"cut -d ' ' -f 3 /proc/{stopped_before}/stat"
         assert await output(connection, state) == "T"
