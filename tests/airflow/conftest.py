@@ -20,7 +20,7 @@ from tests.airflow.stage import Stage
 from tests.dags.evidence import BUCKET, upload
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def airflow_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BackgroundCloud]:
     """A local cloud that has the script."""
     config = LocalCloudConfig(state_dir=tmp_path_factory.mktemp("cloud"), buckets={BUCKET: "US-CENTRAL1"})
@@ -30,7 +30,7 @@ def airflow_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backgrou
         yield cloud
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, airflow_cloud: BackgroundCloud) -> Iterator[Stack]:
     """Airflow, up and healthy; afterwards none of its processes is left."""
     dags = tmp_path_factory.mktemp("dags")
@@ -46,7 +46,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, airflow_cloud: BackgroundClo
     assert running.survivors() == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stage(stack: Stack, airflow_cloud: BackgroundCloud, request: pytest.FixtureRequest) -> Iterator[Stage]:
     """The stories of all chosen tests; as many at once as keep two cores busy while they wait."""
     with ThreadPoolExecutor(8) as pool:
