@@ -60,6 +60,7 @@ ADVICE = {
     "RunFailed": "The TPU is deleted, log and output are kept. The message ends with the last lines of the log.",
     "BudgetExhausted": "Raise max_preemptions, or save checkpoints more often, and clear the run: it resumes where it was.",
     "DeadlineExceeded": "The TPU is deleted, what was produced is kept. Raise deadline_hours and start again; it resumes.",
+    "WindowClosed": "Nothing is billed any more, and the run is no failure. Raise start_within_hours, or let the next run try.",
     "NothingProduced": "The TPU is deleted. Write results into TRC_OUTPUT_DIR.",
     "ChecksumMismatch": "Copied again while the TPU lives, which is billed or counted meanwhile.",
     "UploadIncomplete": "Copied again while the TPU lives, which is billed or counted meanwhile.",

@@ -39,6 +39,7 @@ leaf decides its own fate. *never* fails the task at once, *soon* re-creates or 
     │   ├── RunStalled         soon
     │   └── RunFailed          never       the user's code: exit status and last lines
     ├── DeadlineExceeded       never
+    ├── WindowClosed           never   no TPU in time; the run is skipped, not failed
     ├── BudgetExhausted        never   lost too often, or no progress in several attempts
     ├── ArtifactError
     │   ├── NothingProduced    never
@@ -299,6 +300,10 @@ class RunFailed(RemoteError):
 
 class DeadlineExceeded(TPUError):
     """The run's deadline has passed."""
+
+
+class WindowClosed(TPUError):
+    """No TPU was READY within ``start_within_hours``: the run ends as skipped, not as failed."""
 
 
 class BudgetExhausted(TPUError):

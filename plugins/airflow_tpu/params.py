@@ -23,14 +23,15 @@ from airflow_tpu.hooks.grant import grant_at_parse, load_catalogue
 WHAT, WHERE, RESULTS, LIMITS = "What to run", "Which TPU", "Where results go", "Limits"
 
 
-def train_params(script: str = "digits.py", model: str = "") -> dict[str, Param]:
+def train_params(script: str = "digits.py", model: str = "", start_within_hours: float = 0) -> dict[str, Param]:
     """Parameters of a DAG that trains on a TPU; defaults come from the grant.
 
     :param script: default script below ``include/train``.
     :param model: default name under which results compete.
+    :param start_within_hours: default of the window for the first TPU, 0 for none.
     """
     catalogue, grant = load_catalogue(), grant_at_parse()
-    return {**_what(script), **_where(catalogue, grant), **_results(grant, model), **_limits()}
+    return {**_what(script), **_where(catalogue, grant), **_results(grant, model), **_limits(start_within_hours)}
 
 
 def _what(script: str) -> dict[str, Param]:
@@ -100,16 +101,16 @@ def _results(grant: Grant | None, model: str) -> dict[str, Param]:
     }
 
 
-def _limits() -> dict[str, Param]:
+def _limits(start_within_hours: float) -> dict[str, Param]:
     return {
-        "deadline_hours": Param(
-            24,
-            type="number",
-            exclusiveMinimum=0,
-            maximum=MAX_DEADLINE_HOURS,
-            title="Deadline in hours",
-            description="After this the run is stopped and the TPU deleted.",
-            section=LIMITS,
+        "deadline_hours": _hours(
+            24, "Deadline in hours", "After this the run is stopped and the TPU deleted.", exclusiveMinimum=0
+        ),
+        "start_within_hours": _hours(
+            start_within_hours,
+            "Hours until a TPU must be there",
+            "Without a TPU by then the run is skipped, and is no failure. 0 waits until the deadline.",
+            minimum=0,
         ),
         "max_preemptions": Param(
             20,
@@ -147,6 +148,11 @@ def _text(default: str, section: str, title: str, description: str, **options: A
     kind = ["null", "string"] if optional else "string"
     value = None if optional and not default else default
     return Param(value, type=kind, title=title, description_md=description, section=section, **schema)
+
+
+def _hours(default: float, title: str, description: str, **least: float) -> Param:
+    schema: dict[str, Any] = {"type": "number", "maximum": MAX_DEADLINE_HOURS, **least}
+    return Param(default, title=title, description=description, section=LIMITS, **schema)
 
 
 def _choice(values: list[Any], default: str, title: str, description: str) -> Param:

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_tpu.core import conf_types, paths
 from airflow_tpu.core import environment as script_environment
 from airflow_tpu.core.catalogue import Catalogue
-from airflow_tpu.core.fields import Field, boolean, choice, integer, positive, read_fields, text
+from airflow_tpu.core.fields import Field, amount, boolean, choice, integer, positive, read_fields, text
 from airflow_tpu.core.tpu import Tier
 from airflow_tpu.errors import ConfigError
 
@@ -36,6 +36,8 @@ class RunConf:
     :param deadline_hours: hours from the start of the DAG run after which everything ends, at most 30 days.
     :param max_preemptions: how often the TPU may be taken away before the run gives up.
     :param stall_minutes: minutes without a sign of life of the script after which the run is stopped, 0 for never.
+    :param start_within_hours: hours from the start of the DAG run within which its first TPU must be READY, or the
+        run is skipped; 0 for as long as the deadline allows.
     :param provisioning: ``queued-resource`` waits for capacity in Google's queue, ``node`` asks directly.
     :param on_stock_out: ``wait`` for the zone that was asked for, or ``walk`` to other rows of the grant in its region.
     :param internal_ips: workers get no external address; Airflow must reach them inside the VPC.
@@ -66,6 +68,7 @@ class RunConf:
     model: str = ""
     stall_minutes: int = 60
     on_stock_out: str = WAIT
+    start_within_hours: float = 0.0
 
     @classmethod
     def parse(cls, mapping: Mapping[str, Any], catalogue: Catalogue) -> RunConf:
@@ -112,6 +115,7 @@ def _fields(catalogue: Catalogue) -> dict[str, Field]:
         "runtime_version": Field(text(200, empty=True), ""),
         "artifacts_uri": Field(paths.gcs_uri),
         "deadline_hours": Field(positive(MAX_DEADLINE_HOURS), 24),
+        "start_within_hours": Field(amount(MAX_DEADLINE_HOURS), 0),
         "max_preemptions": Field(integer(0, MAX_PREEMPTIONS), 20),
         "stall_minutes": Field(integer(0, MAX_STALL_MINUTES), 60),
         "provisioning": Field(choice((QUEUED_RESOURCE, NODE)), QUEUED_RESOURCE),

@@ -171,6 +171,17 @@ def positive(most: float) -> Callable[[Any], float]:
     return read
 
 
+def amount(most: float) -> Callable[[Any], float]:
+    """A reader of numbers from zero on."""
+
+    def read(value: Any) -> float:
+        number = _number(value, _NUMBER, "must be a number")
+        _check_range(number, 0, most)
+        return float(number)
+
+    return read
+
+
 def boolean(value: Any) -> bool:
     """``True``, ``False`` and the words for them; nothing else, or "false" would be true."""
     if isinstance(value, bool):

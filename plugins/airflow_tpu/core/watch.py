@@ -22,6 +22,8 @@ class Watch:
     :param poll: seconds between two looks.
     :param until: epoch at which the wait is given up.
     :param event_after: epoch before which no event may fire.
+    :param since: epoch at which the wait began, 0 for when the trigger did.
+    :param closes: epoch from which on a TPU that is not READY is wanted no more, 0 for never.
     """
 
     key: RunKey
@@ -32,11 +34,23 @@ class Watch:
     poll: float
     until: float
     event_after: float = 0.0
+    since: float = 0.0
+    closes: float = 0.0
 
     @property
     def deadline(self) -> dt.datetime:
         """``until`` as an aware instant."""
         return dt.datetime.fromtimestamp(self.until, dt.UTC)
+
+    @property
+    def began(self) -> dt.datetime | None:
+        """``since`` as an aware instant."""
+        return dt.datetime.fromtimestamp(self.since, dt.UTC) if self.since else None
+
+    @property
+    def closing(self) -> dt.datetime | None:
+        """``closes`` as an aware instant."""
+        return dt.datetime.fromtimestamp(self.closes, dt.UTC) if self.closes else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""

@@ -26,7 +26,7 @@ from airflow_tpu.errors import (
     TransientError,
 )
 from airflow_tpu.hooks.run import Login, RunSession, Timing, WorkerAddress
-from airflow_tpu.hooks.waits import Arrival, Pace, until_ready
+from airflow_tpu.hooks.waits import Arrival, Pace, Patience, until_ready
 
 if TYPE_CHECKING:
     from airflow_tpu.core.tpu import TPUView
@@ -142,6 +142,7 @@ async def lost_state(client: TPUClient, node: str, silent_for: dt.timedelta = dt
 
 
 async def _reach(client: TPUClient, target: Target, address: WorkerAddress, login: Login, boot: Pace) -> None:
+    patience = Patience(boot, client.clock)
     while True:
         try:
             async with RunSession(address, login, ONE_TRY) as session:
@@ -153,5 +154,5 @@ async def _reach(client: TPUClient, target: Target, address: WorkerAddress, logi
                 raise lost from error
             if dt.datetime.now(dt.UTC) >= boot.until:
                 raise
-            log.info("worker %s is not reachable yet (%s), trying again until %s", address.host, error, boot.until)
+            patience.say(f"the first command on worker {address.host}, which is not reachable yet ({error})")
         await asyncio.sleep(boot.poll)

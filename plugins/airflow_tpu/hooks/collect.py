@@ -23,6 +23,7 @@ from airflow_tpu.errors import (
 from airflow_tpu.hooks.boot import REACHED
 from airflow_tpu.hooks.launch import locate
 from airflow_tpu.hooks.run import RunSession
+from airflow_tpu.hooks.waits import Pace, Patience
 
 if TYPE_CHECKING:
     from airflow_tpu.core.lease import Lease
@@ -76,6 +77,7 @@ async def collect(bench: Workbench, lease: Lease, uri: str) -> Collected:
     :raises RemoteError: the worker cannot be reached or refused.
     """
     node = bench.attempt_node(lease)
+    patience = Patience(Pace(protocol.HEARTBEAT_SECS, lease.expires_at), bench.leases.clock)
     async with bench.tpu.client() as client:
         try:
             job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))
@@ -85,6 +87,7 @@ async def collect(bench: Workbench, lease: Lease, uri: str) -> Collected:
             async for message in session.push(job.ref, uri):
                 if isinstance(message, Pushed):
                     return _collected(message.manifest)
+                patience.say("the upload", f"{message.done} of {message.total} file(s) done")
     raise ConnectionFailed(f"the push from {node} ended without a manifest")
 
 

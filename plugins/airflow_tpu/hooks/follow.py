@@ -20,6 +20,7 @@ from airflow_tpu.core.job import RunRef
 from airflow_tpu.core.logstream import LineAssembler
 from airflow_tpu.core.messages import Finished, Gone, Heartbeat, LogChunk
 from airflow_tpu.core.outcome import UNREACHABLE_LIMIT
+from airflow_tpu.core.readiness import Wait
 from airflow_tpu.core.run import RunResult
 from airflow_tpu.errors import (
     ConnectionFailed,
@@ -197,7 +198,8 @@ class Follower:
             raise error  # nor does the API
         pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)] * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
         self._failures += 1
-        log.info("lost sight of the run (%s); it goes on, looking again in %.0f s", error, pause)
+        wait = Wait(self._silent_since, min(until + OVERTIME, self._silent_since + UNREACHABLE_LIMIT))
+        log.info("lost sight of the run (%s); it goes on. %s", error, wait.line("a sign of life", now, pause))
         await asyncio.sleep(pause)
 
     async def _relocate(self) -> bool:

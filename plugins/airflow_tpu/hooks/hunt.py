@@ -77,8 +77,9 @@ def next_step(bench: Workbench, lease: Lease, error: TPUError) -> Step | None:
         why = f"no {refused} to be had, so {choice} is asked for, which the grant has in the region of the data as well"
         return Step(choice, hunt, why)
     pause = hunt.pause(settings.retry_seconds() * FIRST_PAUSE)
-    resume_at = min(now + dt.timedelta(seconds=pause), lease.expires_at)
-    waited = Wait(hunt.since, lease.expires_at).line(f"capacity for {choice}", now, (resume_at - now).total_seconds())
+    until = min(lease.expires_at, bench.closes(lease) or lease.expires_at)
+    resume_at = min(now + dt.timedelta(seconds=pause), until)
+    waited = Wait(hunt.since, until).line(f"capacity for {choice}", now, (resume_at - now).total_seconds())
     return Step(choice, hunt, waited, resume_at)
 
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_tpu.core.ledger import TimeSource
 from airflow_tpu.core.readiness import Judgement, Sighting, Wait, judge
 from airflow_tpu.core.tpu import Phase
-from airflow_tpu.errors import DeadlineExceeded, RateLimited, ResourceNotFound, TPUError, TPULost, TransientError
+from airflow_tpu.errors import (
+    DeadlineExceeded,
+    RateLimited,
+    ResourceNotFound,
+    TPUError,
+    TPULost,
+    TransientError,
+    WindowClosed,
+)
 from airflow_tpu.hooks import shared_lists
 from airflow_tpu.hooks.release import delete_seen, left_of
 from airflow_tpu.hooks.shared_lists import Fresh
@@ -43,10 +51,14 @@ class Pace:
 
     :param poll: seconds between two looks.
     :param until: absolute instant; a restarted trigger goes on with the same one.
+    :param since: when the wait began, in whatever process; None for now.
+    :param closes: instant from which on a TPU that is not READY is wanted no more, None for never.
     """
 
     poll: float
     until: dt.datetime
+    since: dt.datetime | None = None
+    closes: dt.datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -63,24 +75,46 @@ class Arrival:
     source: TimeSource
 
 
-class _Patience:
-    """Says what a loop waits for, without repeating itself, and ends it at the deadline."""
+class Patience:
+    """Says what a loop waits for, without repeating itself, and ends it at the deadline.
+
+    :param pace: how often to look, since when, until when.
+    :param clock: tells the time.
+    """
 
     def __init__(self, pace: Pace, clock: Clock) -> None:
         self.pace = pace
         self.clock = clock
-        self.wait = Wait(since=clock.now(), until=pace.until)
+        self.wait = Wait(pace.since or clock.now(), min(pace.until, pace.closes or pace.until))
         self._said = ("", self.wait.since)
 
     async def for_(self, what: str) -> None:
+        """Sleep until the next look.
+
+        :param what: what is waited for, in words.
+        :raises WindowClosed: the first TPU did not come in time.
+        :raises DeadlineExceeded: the deadline has passed.
+        """
         now = self.clock.now()
-        if now >= self.pace.until:
-            raise DeadlineExceeded(f"gave up {self.wait.line(what, now, 0)}. The TPU is deleted by the teardown task.")
+        if now >= self.wait.until:
+            line = self.wait.line(what, now, 0)
+            if now < self.pace.until:
+                raise WindowClosed(f"no TPU in time, gave up {line}.")
+            raise DeadlineExceeded(f"gave up {line}. The TPU is deleted by the teardown task.")
+        self.say(what)
+        await asyncio.sleep(self.pace.poll)
+
+    def say(self, what: str, detail: str = "") -> None:
+        """Write the line of a wait, unless it was written within the last minute.
+
+        :param what: what is waited for; another wait is said at once.
+        :param detail: how far it is, in words.
+        """
+        now = self.clock.now()
         reason, at = self._said
         if reason != what or (now - at).total_seconds() >= _SAY_AGAIN:
-            log.info(self.wait.line(what, now, self.pace.poll))
+            log.info(self.wait.line(f"{what} ({detail})" if detail else what, now, self.pace.poll))
             self._said = (what, now)
-        await asyncio.sleep(self.pace.poll)
 
 
 async def until_ready(client: TPUClient, target: Target, pace: Pace) -> Arrival:
@@ -90,9 +124,10 @@ async def until_ready(client: TPUClient, target: Target, pace: Pace) -> Arrival:
     :param target: what was asked for.
     :param pace: how often to look, when to give up.
     :raises CloudError: the operation or the queued resource failed, or the TPU was lost.
+    :raises WindowClosed: the TPU was wanted earlier, or not at all.
     :raises DeadlineExceeded: it took too long.
     """
-    patience = _Patience(pace, client.clock)
+    patience = Patience(pace, client.clock)
     look = _Look(client, target, Fresh.from_now(pace.poll * _YOUNG))
     not_ready_at: dt.datetime | None = None
     while True:
@@ -142,7 +177,7 @@ async def until_gone(client: TPUClient, key: RunKey, pace: Pace) -> None:
 
     :raises DeadlineExceeded: something is still there; the message names it.
     """
-    patience = _Patience(pace, client.clock)
+    patience = Patience(pace, client.clock)
     fresh = Fresh.from_now(pace.poll * _YOUNG)
     while True:
         try:

@@ -13,6 +13,7 @@ from airflow_tpu.core.conf import RunConf
 from airflow_tpu.core.tpu import TPUSpec
 from airflow_tpu.core.usage import Usage, fold
 from airflow_tpu.core.walk import Choice, choices_of
+from airflow_tpu.core.window import closes_at
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.hooks.boot import Access
 from airflow_tpu.hooks.grant import amounts_elsewhere, bucket_locations, load_catalogue, load_grant, store_root
@@ -197,6 +198,10 @@ class Workbench:
     def usage(self, now: dt.datetime) -> Usage:
         """What this run has used so far, folded from its records in the ledger."""
         return fold(self.ledger.events(self.key), self.catalogue, now)
+
+    def closes(self, lease: Lease) -> dt.datetime | None:
+        """When this run wants no first TPU any more, None if it waits until its deadline."""
+        return closes_at(self.conf, lease)
 
     def deadline(self, started: dt.datetime) -> dt.datetime:
         """When everything of this run ends."""

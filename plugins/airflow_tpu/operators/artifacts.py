@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from airflow_tpu.core.commands import tensorboard_command
 from airflow_tpu.core.plan import artifacts_uri
 from airflow_tpu.errors import ArtifactsLost, NothingProduced
+from airflow_tpu.hooks.phases import phase
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
@@ -41,9 +43,11 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
         uri = artifacts_uri(bench.conf, lease.key.name, lease.attempt)
         CloudTPUArtifactsLink.persist(context, path=uri.removeprefix("gs://"), project_id=bench.spec.project_id)
         _ = bench.access  # connections are read before the event loop runs
-        collected = self._collect(bench, lease, uri)
+        with phase(self.log, "Upload from the TPU what is not in the bucket yet"):
+            collected = self._collect(bench, lease, uri)
         self._require_output(collected, uri)
-        confirm(bench, collected.manifest, uri)
+        with phase(self.log, "Compare the bucket with the manifest"):
+            confirm(bench, collected.manifest, uri)
         return self._describe(bench, lease, collected.manifest, uri)
 
     def _collect(self, bench: Workbench, lease: Lease, uri: str) -> Collected:
@@ -76,6 +80,7 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
         metrics = bench.storage.read_json(f"{uri}/output/metrics.json")
         if metrics is not None:
             self.log.info("metrics: %s", metrics.data)
+        self.log.info("curves: %s", tensorboard_command(uri))
         return {
             "uri": uri,
             "files": len(manifest.files),

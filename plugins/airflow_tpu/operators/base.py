@@ -52,6 +52,8 @@ class CloudTPUBaseOperator(BaseOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {"conf": "json"}
     ui_color = "#e8f0fe"
 
+    _since: dt.datetime | None = None  # when this task began to wait; its trigger goes on counting from there
+
     def __init__(
         self,
         *,
@@ -82,8 +84,13 @@ class CloudTPUBaseOperator(BaseOperator):
         connections = Connections(self.gcp_conn_id, self.ssh_conn_id, self.impersonation_chain)
         return Workbench(run_key(context), connections, self.conf)
 
-    def watch(self, lease: Lease, until: dt.datetime) -> Watch:
-        """What a trigger of this task needs to know."""
+    def watch(self, lease: Lease, until: dt.datetime, closes: dt.datetime | None = None) -> Watch:
+        """What a trigger of this task needs to know.
+
+        :param lease: this attempt's lease.
+        :param until: when the wait is given up.
+        :param closes: when a TPU that is not READY is wanted no more, None for never.
+        """
         return Watch(
             key=lease.key,
             token=lease.token,
@@ -93,6 +100,8 @@ class CloudTPUBaseOperator(BaseOperator):
             poll=self.poll_interval,
             until=until.timestamp(),
             event_after=time.time() + settings.event_hold_seconds(),
+            since=self._since.timestamp() if self._since else 0.0,
+            closes=closes.timestamp() if closes else 0.0,
         )
 
     def inline_seconds(self, until: dt.datetime) -> float:

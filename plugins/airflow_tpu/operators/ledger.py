@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
 
+from airflow_tpu.hooks.phases import phase
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ class CloudTPUUsageReportOperator(CloudTPUBaseOperator):
         from airflow_tpu.core.summary import json_summary
 
         bench = self.bench(context)
-        usage = bench.usage(dt.datetime.now(dt.UTC))
+        with phase(self.log, "Read the ledger"):
+            usage = bench.usage(dt.datetime.now(dt.UTC))
         for line in text_report(usage, bench.grant).splitlines():
             self.log.info("%s", line)
         return json_summary(usage, bench.grant)
@@ -61,7 +63,8 @@ class CloudTPUMonthlyReportOperator(CloudTPUBaseOperator):
         bench = self.bench(context)
         month = Month.parse(self.month) if self.month else Month.before(context["dag_run"].run_after)
         reports = ReportStore(bench.storage, bench.ledger.root)
-        usage = reports.usage(month, bench.catalogue)
+        with phase(self.log, "Read the ledger"):
+            usage = reports.usage(month, bench.catalogue)
         written = reports.write(usage, month)
         for uri in written:
             self.log.info("written: %s", uri)

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_tpu.core.model import Bar, Champion, Judgement, ModelManifest, judge
 from airflow_tpu.errors import ConfigError, Fault, NothingProduced
+from airflow_tpu.hooks.phases import phase
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
@@ -86,8 +87,9 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
         """
         bench = self.bench(context)
         store = bench.models
-        manifest = self._manifest(context, bench)
-        store.register(manifest)
+        with phase(self.log, "Write the version down"):
+            manifest = self._manifest(context, bench)
+            store.register(manifest)
         promoted = self._promote(store, manifest)
         self._prune(store)
         self._publish(context, manifest, promoted)
@@ -121,9 +123,10 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
         return promoted
 
     def _prune(self, store: ModelStore) -> None:
-        for manifest in store.prune(self.keep_versions):
-            files, size = store.remove_run(manifest)
-            self.log.info("forgot version %s: %d file(s), %d bytes removed", manifest.version, files, size)
+        with phase(self.log, "Forget old versions"):
+            for manifest in store.prune(self.keep_versions):
+                files, size = store.remove_run(manifest)
+                self.log.info("forgot version %s: %d file(s), %d bytes removed", manifest.version, files, size)
 
     def _publish(self, context: Context, manifest: ModelManifest, promoted: Champion) -> None:
         for outlet in self.outlets:

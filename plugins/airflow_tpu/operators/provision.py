@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow.sdk.exceptions import AirflowSkipException
+
 from airflow_tpu.core.events import raise_for
 from airflow_tpu.core.ledger import EndReason, TimeSource
 from airflow_tpu.errors import (
@@ -24,7 +26,9 @@ from airflow_tpu.errors import (
     TPUPreempted,
     TPUStopped,
     TransientError,
+    WindowClosed,
 )
+from airflow_tpu.hooks.phases import phase
 from airflow_tpu.operators.base import FencedOperator, abandon
 
 if TYPE_CHECKING:
@@ -51,7 +55,11 @@ _REASONS: dict[type[TPULost], EndReason] = {
 
 
 class CloudTPUProvisionOperator(FencedOperator):
-    """Ensure that the run's TPU exists and can be logged in to, then go on with :meth:`on_ready`."""
+    """Ensure that the run's TPU exists and can be logged in to, then go on with :meth:`on_ready`.
+
+    A run whose window (``start_within_hours``) closes before its first TPU was READY gives back what it asked for and
+    is skipped.
+    """
 
     def execute(self, context: Context) -> Any:
         """Adopt or create the TPU; wait for it."""
@@ -59,13 +67,16 @@ class CloudTPUProvisionOperator(FencedOperator):
         lease = bench.leases.read(bench.key)
         self._require_time(lease)
         self.arm(bench, lease)
+        closes = bench.closes(lease)
+        if closes is not None and closes <= dt.datetime.now(dt.UTC):
+            return self._go_on(context, bench, lease, WindowClosed(f"no TPU in time: the run wanted one by {closes}."))
         order = bench.order(lease)  # connections and buckets are read before the event loop runs
         try:
             target, arrival = asyncio.run(self._provision(bench, lease, order))
         except TPUError as error:
             return self._go_on(context, bench, lease, error)
         if arrival is None:
-            self._defer_until_ready(lease, target)
+            self._defer_until_ready(bench, lease, target)
         return self._arrived(context, bench, lease, arrival)
 
     def execute_ready(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
@@ -95,6 +106,8 @@ class CloudTPUProvisionOperator(FencedOperator):
         step = next_step(bench, lease, error)
         if not isinstance(error, _NOTHING_TOLD):
             self._give_back(bench, lease, error)
+        if isinstance(error, WindowClosed):
+            raise AirflowSkipException(f"{error} Nothing is billed any more; the next run tries again.") from error
         if step is None or (step.resume_at is not None and not self.deferrable):
             raise explained(bench, error)
         lease = bench.leases.update(lease, step.change)
@@ -102,12 +115,12 @@ class CloudTPUProvisionOperator(FencedOperator):
             self.log.warning("%s: %s", step.why, error)
             return self.execute(context)
         self.log.info("%s", step.why)
-        self._defer_until_capacity(lease, step)
+        self._defer_until_capacity(bench, lease, step)
 
-    def _defer_until_capacity(self, lease: Lease, step: Step) -> NoReturn:
+    def _defer_until_capacity(self, bench: Workbench, lease: Lease, step: Step) -> NoReturn:
         from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
 
-        watch = self.watch(lease, lease.expires_at)
+        watch = self.watch(lease, lease.expires_at, bench.closes(lease))
         self.defer(
             trigger=CloudTPUCapacityTrigger(watch=watch.to_json(), hunt=step.hunt_json()),
             method_name="execute_again",
@@ -137,16 +150,20 @@ class CloudTPUProvisionOperator(FencedOperator):
 
         access = bench.access
         async with bench.tpu.client() as client:
-            target = await Provisioner(client, bench.leases, bench.ledger).ensure(order, lease)
-            pace = Pace(min(_QUICK_POLL, self.poll_interval), lease.expires_at)
+            with phase(self.log, "Ask for the TPU"):
+                target = await Provisioner(client, bench.leases, bench.ledger).ensure(order, lease)
+            self._since = dt.datetime.now(dt.UTC)
+            poll = min(_QUICK_POLL, self.poll_interval)
+            pace = Pace(poll, lease.expires_at, self._since, bench.closes(lease))
             found = await within(self.inline_seconds(lease.expires_at), arrive(client, target, access, pace))
         return target, found[0] if found is not None else None
 
-    def _defer_until_ready(self, lease: Lease, target: Target) -> NoReturn:
+    def _defer_until_ready(self, bench: Workbench, lease: Lease, target: Target) -> NoReturn:
         from airflow_tpu.triggers.tpu import CloudTPUReadyTrigger
 
-        watch = self.watch(lease, lease.expires_at)
-        self.log.info("%s is not ready yet; waiting in the triggerer until %s", target.node_id, lease.expires_at)
+        watch = self.watch(lease, lease.expires_at, bench.closes(lease))
+        until = min(watch.deadline, watch.closing or watch.deadline)
+        self.log.info("%s is not ready yet; waiting in the triggerer until %s", target.node_id, until)
         self.defer(
             trigger=CloudTPUReadyTrigger(watch=watch.to_json(), target=target.to_json()),
             method_name="execute_ready",

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_tpu import protocol
+from airflow_tpu.core.commands import ssh_command, tensorboard_command
 from airflow_tpu.core.events import raise_for
 from airflow_tpu.core.interruption import Reached
 from airflow_tpu.core.logstream import LineAssembler
@@ -16,6 +17,7 @@ from airflow_tpu.core.outcome import final_error
 from airflow_tpu.core.plan import artifacts_uri
 from airflow_tpu.core.run import RunResult, classify_exit
 from airflow_tpu.errors import ArtifactsLost, BudgetExhausted, ConnectionFailed, TPUError, TPULost
+from airflow_tpu.hooks.phases import phase
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.provision import CloudTPUProvisionOperator
@@ -75,13 +77,22 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         from airflow_tpu.hooks.launch import attach, launch
 
         async with bench.tpu.client() as client:
-            job = await attach(client, bench, lease, node) or await launch(client, bench, lease, node)
+            with phase(self.log, "Ship the script and start it"):
+                job = await attach(client, bench, lease, node) or await launch(client, bench, lease, node)
+            self._introduce(bench, job, lease)
             follower = Follower(client, bench.access.login, job, self.log.info)
             pause = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=self.inline_seconds(lease.expires_at))
             try:
                 return job, await follower.until_finished(lease.expires_at, pause if self.deferrable else None)
             finally:
                 self._reached = follower.reached
+
+    def _introduce(self, bench: Workbench, job: RunningJob, lease: Lease) -> None:
+        """What a person needs beside the log that follows."""
+        uri = artifacts_uri(bench.conf, lease.key.name, job.ref.attempt)
+        self.log.info("log in to the TPU: %s", ssh_command(job.node))
+        self.log.info("curves, once the run has ended: %s", tensorboard_command(uri))
+        self.log.info("the log of attempt %d follows; the run is stopped at %s", job.ref.attempt, lease.expires_at)
 
     @contextlib.contextmanager
     def _losses_counted(self, context: Context, bench: Workbench, lease: Lease, node: str) -> Iterator[None]:
@@ -145,7 +156,8 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         from airflow_tpu.hooks.collect import collect
 
         try:
-            asyncio.run(collect(bench, lease, uri))
+            with phase(self.log, "Bring home what the run produced"):
+                asyncio.run(collect(bench, lease, uri))
         except (ArtifactsLost, ConnectionFailed) as error:
             lost = error.__cause__ if isinstance(error.__cause__, TPULost) else asyncio.run(self._loss(bench, lease))
             raise lost or error from error
@@ -167,7 +179,8 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         from airflow_tpu.hooks.collect import collect
 
         try:
-            pushed = asyncio.run(collect(bench, lease, uri))
+            with phase(self.log, "Bring home what the run produced"):
+                pushed = asyncio.run(collect(bench, lease, uri))
         except TPUError as error:
             self.log.warning("what the failed run produced could not be kept: %s", error)
             return

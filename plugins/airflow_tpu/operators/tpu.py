@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.events import raise_for
 from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError
+from airflow_tpu.hooks.phases import phase
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.ledger import announce
@@ -70,13 +71,15 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         bench = self.bench(context)
         _ = bench.tpu.endpoint
         until = dt.datetime.now(dt.UTC) + GONE_WITHIN
-        asked = asyncio.run(self._ask(bench))
+        with phase(self.log, "Ask for the delete"):
+            asked = asyncio.run(self._ask(bench))
         try:
             _ = bench.grant
         except ConfigError as error:  # _done tells it again, once nothing is billed any more
             self.log.error("the books of %s have to wait: %s", bench.key.name, error)
         else:
-            self._close(bench, asked)
+            with phase(self.log, "Close the ledger records"):
+                self._close(bench, asked)
         asked.check()
         if not asyncio.run(self._gone(bench, until)):
             self._defer_until_gone(bench, until)
@@ -101,9 +104,10 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         from airflow_tpu.hooks.waits import Pace, until_gone, within
 
         async def gone(client: Any) -> bool:
-            await until_gone(client, bench.key, Pace(min(1.0, self.poll_interval), until))
+            await until_gone(client, bench.key, Pace(min(1.0, self.poll_interval), until, self._since))
             return True
 
+        self._since = dt.datetime.now(dt.UTC)
         async with bench.tpu.client() as client:
             return bool(await within(self.inline_seconds(until), gone(client)))
 
@@ -130,8 +134,9 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
 
         _require_grant(bench)
         ended = [event for event in bench.ledger.events(bench.key) if isinstance(event, Closed)]
-        bench.reservations.release(bench.key.digest)
-        bench.leases.release(bench.key)
+        with phase(self.log, "Give chips and lease back"):
+            bench.reservations.release(bench.key.digest)
+            bench.leases.release(bench.key)
         self.log.info("nothing of %s is left in the project", bench.key.name)
         announce(context, self.outlets, bench)
         return [{"node": event.node_id, "reason": str(event.end_reason)} for event in ended]

@@ -34,7 +34,8 @@ class CloudTPUCapacityTrigger(CloudTPUBaseTrigger):
 
     async def outcome(self) -> dict[str, Any]:
         """Nothing but the fact that the time has come."""
-        wait = Wait(dt.datetime.fromtimestamp(self.hunt["since"], dt.UTC), self.watch.deadline)
+        until = self.watch.closing or self.watch.deadline
+        wait = Wait(dt.datetime.fromtimestamp(self.hunt["since"], dt.UTC), min(until, self.watch.deadline))
         while (left := self.hunt["resume_at"] - time.time()) > 0:
             self.log.info("%s", wait.line(self.hunt["what"], dt.datetime.now(dt.UTC), left))
             await asyncio.sleep(min(left, _SAY_AGAIN))

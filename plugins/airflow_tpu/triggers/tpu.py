@@ -32,7 +32,7 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
 
         access = await self.access()
         async with await self.hook().client() as client:
-            pace = Pace(self.watch.poll, self.watch.deadline)
+            pace = Pace(self.watch.poll, self.watch.deadline, self.watch.began, self.watch.closing)
             arrival, _ = await arrive(client, self.target, access, pace)
         return {
             "status": "ready",
@@ -57,7 +57,8 @@ class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
         from airflow_tpu.hooks.waits import until_gone
 
         async with await self.hook().client() as client:
-            await until_gone(client, self.watch.key, Pace(self.watch.poll, self.watch.deadline))
+            pace = Pace(self.watch.poll, self.watch.deadline, self.watch.began)
+            await until_gone(client, self.watch.key, pace)
         return {"status": "gone"}
 
     async def on_kill(self) -> None:

@@ -1,0 +1,26 @@
+"""Commands for a person's own terminal, ready to be copied: log in to a worker, look at a training's curves."""
+
+from __future__ import annotations
+
+import shlex
+
+from airflow_tpu.protocol import OUTPUT_DIR
+
+
+def ssh_command(node: str, worker: int = 0) -> str:
+    """Log in to a worker of a TPU with Google's command line.
+
+    :param node: full name, ``projects/P/locations/Z/nodes/N``.
+    :param worker: number of the VM; a slice has several.
+    """
+    _, project, _, zone, _, node_id = node.split("/")
+    words = ["gcloud", "compute", "tpus", "tpu-vm", "ssh", node_id, f"--zone={zone}", f"--project={project}"]
+    return shlex.join([*words, f"--worker={worker}"])
+
+
+def tensorboard_command(artifacts_uri: str) -> str:
+    """Show the TensorBoard events below the output of an attempt.
+
+    :param artifacts_uri: where the attempt's artifacts are, ``gs://...``.
+    """
+    return shlex.join(["tensorboard", "--logdir", f"{artifacts_uri}/{OUTPUT_DIR}"])
