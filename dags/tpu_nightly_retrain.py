@@ -1,6 +1,7 @@
 """Every night: train on what has changed, promote the model only if it beats the champion on the same examples.
 
-Skipped (green, and its log says why): nothing has changed since the newest version; the new model is not better.
+Skipped (green, and its log says why): nothing has changed since the newest version; no TPU within four hours; the new
+model is not better. A failure is told to whom `[airflow_tpu] failure_notifiers` names.
 The promotion emits the asset `tpu-model-digits`; its extra is the model's manifest.
 """
 
@@ -10,6 +11,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, CronTriggerTimetable
 
 from airflow_tpu.deadlines import deadline_alerts
+from airflow_tpu.notify import failure_notices
 from airflow_tpu.operators.artifacts import CloudTPUArtifactsToGCSOperator
 from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.ledger import CloudTPUUsageReportOperator
@@ -19,6 +21,7 @@ from airflow_tpu.params import train_params
 from airflow_tpu.task_groups import tpu_session
 
 MODEL = "digits"
+WINDOW_HOURS = 4
 CONF = "{{ params | tojson }}"
 
 with DAG(
@@ -27,8 +30,9 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     is_paused_upon_creation=True,  # whatever Airflow's default is: nobody gets a TPU by copying a file
-    params=train_params("digits.py", MODEL),
+    params=train_params("digits.py", MODEL, WINDOW_HOURS),
     deadline=deadline_alerts(),
+    on_failure_callback=failure_notices(),
     tags=["tpu"],
     doc_md=__doc__,
 ) as dag:

@@ -303,7 +303,7 @@ class DeadlineExceeded(TPUError):
 
 
 class WindowClosed(TPUError):
-    """No TPU was READY within ``start_within_hours``: the run ends as skipped, not as failed."""
+    """No TPU was READY in the window of the run (start_within_hours): it ends as skipped, not as failed."""
 
 
 class BudgetExhausted(TPUError):

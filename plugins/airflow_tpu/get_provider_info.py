@@ -67,6 +67,12 @@ def _options() -> dict[str, dict[str, Any]]:
         "retry_seconds": _option(
             "Seconds before a try that may help at once; twenty times as long for capacity and quota.", "15"
         ),
+        "failure_notifiers": _option(
+            "Who is told when a nightly run has failed, connection:target separated by commas: an SMTP connection and "
+            "an e-mail address, a Slack connection and a channel, or a Slack webhook's connection alone. The "
+            "provider must be installed: apache-airflow-providers-smtp or -slack.",
+            "smtp_default:team@example.org, slack_default:#tpu",
+        ),
         "event_hold_seconds": _option("A trigger fires no sooner than so many seconds after its task deferred.", "10"),
     }
 

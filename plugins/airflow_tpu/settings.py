@@ -80,6 +80,11 @@ def retry_seconds() -> float:
     return float(_option("retry_seconds") or 15.0)
 
 
+def failure_notifiers() -> list[str]:
+    """Who is told of a failed run: option ``failure_notifiers``, ``connection:target`` separated by commas."""
+    return [entry.strip() for entry in _option("failure_notifiers").split(",") if entry.strip()]
+
+
 def airflow_address() -> str:
     """Address of this Airflow, ``[api] base_url``, empty if it has none: it tells Airflows with one bucket apart."""
     from airflow.sdk.configuration import conf

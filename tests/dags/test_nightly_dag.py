@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from localcloud.testing import BackgroundCloud
-from tests.dags.evidence import events, names_left, objects, upload
+from tests.dags.evidence import events, metered_seconds, names_left, objects, upload
 
 pytestmark = pytest.mark.slow
 
@@ -79,3 +79,22 @@ def test_nights_of_a_model(cloud: BackgroundCloud, run_dag: Run) -> None:
     assert back.state == "success", back.log[-4000:]
     assert champion(cloud)["version"] == first.xcom["promote"]["version"]
     assert names_left(cloud) == []
+
+
+def test_night_without_a_tpu(cloud: BackgroundCloud, run_dag: Run) -> None:
+    """When the window closes before there is capacity, the night is skipped and green, and nothing was charged."""
+    message = 'There is no more capacity in the zone "us-central1-f"'
+    cloud.add_fault("tpu.operation", {"verb": "create"}, times=1000, action="error", code=8, message=message)
+    script = upload(cloud, "scripts/night.py", SCRIPT)
+    # So short that the first wait for capacity ends it; a machine so slow that it has ended before is skipped as well.
+    night = run_dag("tpu_nightly_retrain", NIGHTLY, script=script, provisioning="node", start_within_hours=0.002)
+    assert night.state == "success", night.log[-4000:]
+    assert {name for name, state in night.tasks.items() if state == "skipped"} == {"create", "train", "copy", "promote"}
+    assert {name for name, state in night.tasks.items() if state == "success"} >= {
+        "lease",
+        "delete",
+        "report",
+        "verdict",
+    }
+    assert "no TPU in time" in night.log
+    assert (names_left(cloud), metered_seconds(cloud), versions(cloud)) == ([], 0.0, [])
