@@ -19,6 +19,8 @@ from typing import Any
 
 OURS = re.compile(r"(^|\.)airflow_tpu(\.|$)")
 TASK_STARTS = re.compile(r"^\[DAG TEST\] starting task_id=(?P<task>\S+)")
+# Marks for Airflow's log page, which folds what lies between them.
+FOLD = re.compile(r"::(end)?group::")
 LOUD = frozenset({"warning", "error", "critical"})
 # Said every second while a task waits for its next try.
 WAITING = "No tasks to run."
@@ -86,6 +88,8 @@ def tell(record: dict[str, Any]) -> str:
         return "    waiting for the next try ..."
     if record.get("level") in LOUD and not str(record.get("logger", "")).startswith("py.warnings"):
         return "\n".join([f"{record['level'].upper()}: {event}", *causes(record)])
+    if FOLD.match(event):
+        return ""
     return event if OURS.search(str(record.get("logger", ""))) else ""
 
 

@@ -28,7 +28,9 @@ def test_airflows_own_chatter_is_left_out() -> None:
         record("[DAG TEST] starting task_id=train map_index=-1", "airflow.sdk.definitions.dag"),
         record("Filling up the DagBag"),
         record("step 100 of 400", "airflow.task.operators.airflow_tpu.operators.run.CloudTPUTrainOperator"),
+        record("::group::Ask for the TPU", "airflow_tpu.hooks.phases"),
         record("READY", "airflow_tpu.hooks.tpu"),
+        record("::endgroup::", "airflow_tpu.hooks.phases"),
         record("not ours", "airflow_tpu_of_somebody_else"),
     ]
     assert told(*lines) == ["--- task train", "step 100 of 400", "READY"]
