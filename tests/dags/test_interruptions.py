@@ -77,7 +77,7 @@ def test_connection_cut_in_mid_run(
     assert outcome.tries["train"] == 1
 
 
-@pytest.mark.parametrize("provisioning", ["queued-resource", "node"])
+@pytest.mark.parametrize("provisioning", ["queued-resource", pytest.param("node", marks=pytest.mark.soak)])
 def test_preemption_in_mid_run(cloud: BackgroundCloud, run_dag: Run, provisioning: str) -> None:
     """The train task is tried again on a new incarnation; both lives are in the ledger, as the meter counted them."""
     cloud.add_fault("node.timeline", {"node": "*-1"}, preempt_at_step=15)

@@ -23,8 +23,15 @@ def artifacts(cloud: BackgroundCloud) -> set[str]:
     return {name.split("/attempt-")[-1] for name in objects(cloud) if "/attempt-" in name}
 
 
-@pytest.mark.parametrize("provisioning", ["queued-resource", "node"])
-@pytest.mark.parametrize("dag_id", ["tpu_train_deferring", "tpu_train_blocking"])
+@pytest.mark.parametrize(
+    ("dag_id", "provisioning"),
+    [
+        ("tpu_train_deferring", "queued-resource"),
+        ("tpu_train_blocking", "node"),
+        pytest.param("tpu_train_deferring", "node", marks=pytest.mark.soak),
+        pytest.param("tpu_train_blocking", "queued-resource", marks=pytest.mark.soak),
+    ],
+)
 def test_same_run_whatever_the_wait(
     cloud: BackgroundCloud, run_dag: Run, monkeypatch: pytest.MonkeyPatch, dag_id: str, provisioning: str
 ) -> None:

@@ -11,7 +11,7 @@ from airflow_tpu.core.job import RunRef
 from tests.remote.machine import REPOSITORY, until
 from tests.remote.vault import MirroredRun
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 SCRIPT = REPOSITORY / "include" / "train" / "digits.py"
 STEPS = 600

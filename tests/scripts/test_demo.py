@@ -59,6 +59,7 @@ def test_a_failing_script_makes_the_demo_fail_and_leaves_nothing(place: Place) -
     assert place.survivors() == []
 
 
+@pytest.mark.soak
 def test_a_demo_that_is_stopped_takes_everything_down(place: Place, demo: subprocess.Popen[str]) -> None:
     """A signal in the middle of training ends DAG run, TPU VM and local cloud, and says what to do next."""
     assert demo.stdout is not None

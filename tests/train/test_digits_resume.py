@@ -15,8 +15,6 @@ from tests.train.digits_process import STEPS, DigitsRun
 
 pytestmark = pytest.mark.slow
 
-KILLS = 6
-
 
 def assert_equal(run: DigitsRun, undisturbed: DigitsRun) -> None:
     """Every variable, the history and the measurements are equal to the last bit."""
@@ -34,13 +32,16 @@ def reaches(step: int) -> Any:
     return lambda progress: progress.get("step", 0) >= step and progress.get("state") in ("training", "saving")
 
 
-@pytest.mark.timeout(900)  # eight processes; a minute on a quiet machine
-def test_a_run_killed_at_random_points_ends_like_an_undisturbed_one(run: DigitsRun, undisturbed: DigitsRun) -> None:
-    """Six kills while training or saving, and one between the last checkpoint and the export, change no bit."""
+@pytest.mark.timeout(900)  # each kill costs a process that imports TensorFlow
+@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.soak)])
+def test_a_run_killed_at_random_points_ends_like_an_undisturbed_one(
+    run: DigitsRun, undisturbed: DigitsRun, kills: int
+) -> None:
+    """Kills while training or saving, and one between the last checkpoint and the export, change no bit."""
     rng = random.Random(20)
-    for kill in range(KILLS):
+    for kill in range(kills):
         run.start()
-        run.wait_for(reaches(STEPS * kill // KILLS + rng.randint(1, STEPS // KILLS - 10)))
+        run.wait_for(reaches(STEPS * kill // kills + rng.randint(1, STEPS // kills - 10)))
         assert run.signal(signal.SIGKILL) == -signal.SIGKILL
     run.start()
     run.wait_for(lambda progress: progress.get("state") == "exporting")
