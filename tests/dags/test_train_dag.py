@@ -27,10 +27,17 @@ sys.exit(3)
 
 
 def test_trains_copies_reports_and_leaves_nothing(cloud: BackgroundCloud, run_dag: Run) -> None:
-    """The chain ends green, the artifacts are in the bucket, the TPU is gone, the meter agrees with the ledger."""
+    """The chain ends green, the artifacts are in the bucket, the TPU is gone, the meter agrees with the ledger.
+
+    What the script prints lies in no folded part of the log, and the command for a login comes before it.
+    """
     outcome = run_dag(provisioning="node")
     assert outcome.state == "success", outcome.log[-4000:]
     assert set(outcome.tasks.values()) == {"success"}
+    folded = outcome.log.index("::group::Ship the script and start it")
+    unfolded = outcome.log[outcome.log.index("::endgroup::", folded) :].partition("::group::")[0]
+    assert "gcloud compute tpus tpu-vm ssh" in unfolded.partition("hello from worker 0")[0]
+    assert "hello from worker 0, attempt 1" in unfolded
     names = list(objects(cloud))
     assert any(name.endswith("/attempt-1/manifest.json") for name in names)
     assert any("/attempt-1/output/" in name for name in names)

@@ -15,6 +15,8 @@ from airflow_tpu.core.outcome import Witness, loss_of
 from airflow_tpu.core.tpu import Phase, QueuedView, TPUView
 from airflow_tpu.errors import TPUError, TPUVanished
 
+_A_DAY = dt.timedelta(days=1)
+
 
 @dataclass(frozen=True)
 class Sighting:
@@ -103,8 +105,19 @@ class Wait:
 
     def line(self, what: str, now: dt.datetime, next_check: float) -> str:
         """One log line: what for, since when, next check, until when."""
-        waited = int((now - self.since).total_seconds())
+        began = f"{self.since:%H:%M:%S}" if now - self.since < _A_DAY else f"{self.since:%Y-%m-%d %H:%M}"
         return (
-            f"waiting for {what}: {waited} s since {self.since:%H:%M:%S} UTC, next check in {next_check:.0f} s, "
-            f"giving up at {self.until:%Y-%m-%d %H:%M} UTC"
+            f"waiting for {what}: {spoken(int((now - self.since).total_seconds()))} since {began} UTC, "
+            f"next check in {spoken(round(next_check))}, giving up at {self.until:%Y-%m-%d %H:%M} UTC"
         )
+
+
+def spoken(seconds: int) -> str:
+    """A span of time in the two units that matter: ``90 s``, ``25 min``, ``5 h 20 min``, ``3 d 4 h``."""
+    if seconds < 120:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from airflow_tpu.core.readiness import Sighting, Wait, judge
+from airflow_tpu.core.readiness import Sighting, Wait, judge, spoken
 from airflow_tpu.core.tpu import Endpoint, QueuedView, Tier, TPUView
 from airflow_tpu.errors import StockOut, TPUPreempted, TPUVanished
 
@@ -74,3 +74,22 @@ def test_wait_line_says_since_when_next_check_and_deadline() -> None:
     assert line == (
         "waiting for the node: 90 s since 01:00:00 UTC, next check in 15 s, giving up at 2026-11-27 03:00 UTC"
     )
+
+
+def test_wait_of_days_names_its_first_day() -> None:
+    """Since two days ago is told in days, and with the date."""
+    since = dt.datetime(2026, 11, 25, 1, 0, 0, tzinfo=dt.UTC)
+    line = Wait(since, since + dt.timedelta(days=9)).line("capacity", since + dt.timedelta(days=2, hours=3), 1799.6)
+    assert line == (
+        "waiting for capacity: 2 d 3 h since 2026-11-25 01:00 UTC, next check in 30 min, "
+        "giving up at 2026-12-04 01:00 UTC"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h 0 min"), (172800, "2 d 0 h")],
+)
+def test_spans_are_told_in_the_units_that_matter(seconds: int, words: str) -> None:
+    """Each unit takes over where the smaller one would have three digits or so."""
+    assert spoken(seconds) == words
