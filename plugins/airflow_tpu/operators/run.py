@@ -42,7 +42,8 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
     Each try begins by ensuring the TPU: a cleared or retried task runs without *create*. A run that an earlier try
     left on the node is followed, never started twice. A script that fails is reported with its exit code and last
     lines after its log and whatever it produced are in the bucket. A try that loses its run ends with one line: why,
-    how far it was, what is safe, how much is lost; the same is its XCom ``interruption``.
+    how far it was, what is safe, how much is lost; the same is its XCom ``interruption``. Before the script's own lines
+    the log has the commands for a login on the TPU and for TensorBoard.
 
     :return: attempt, exit code and seconds of training.
     """

@@ -30,7 +30,8 @@ GONE_WITHIN = dt.timedelta(minutes=30)
 class CloudTPUCreateOperator(CloudTPUProvisionOperator):
     """Create the run's TPU if the grant covers it, and wait until every worker has run a command.
 
-    A second try, or another attempt of the same run, adopts the TPU that is there.
+    A second try, or another attempt of the same run, adopts the TPU that is there. A run without a TPU at the end of
+    its window (``start_within_hours`` of the form) gives back what it has asked for, and the task is skipped.
 
     :return: node, type, zone and instant of READY.
     """
