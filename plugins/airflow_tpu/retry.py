@@ -58,7 +58,8 @@ def retry_policy() -> ExceptionRetryPolicy:
 
     A bug (ours, or of the installation) is not cured by trying: it fails at once and does not hold the TPU.
     A deferral that times out or whose trigger cannot be loaded says nothing about the run on the TPU: the next try
-    re-attaches to it. Anything else that is not ours (Airflow's API away, say) is tried a few times.
+    re-attaches to it. Somebody who sets ``execution_timeout`` wants no more than that, not that many times over.
+    Anything else that is not ours (Airflow's API away, say) is tried a few times.
     """
     rules = [_rule(kind) for kind in leaves()]
     rules += [
@@ -68,6 +69,12 @@ def retry_policy() -> ExceptionRetryPolicy:
             action=RetryAction.RETRY,
             retry_delay=_delay(errors.Retry.SOON),
             reason="the wait was interrupted; the next try re-attaches",
+        ),
+        RetryRule(
+            exception="airflow.sdk.exceptions.AirflowTaskTimeout",
+            action=RetryAction.FAIL,
+            reason="execution_timeout has passed and the TPU is deleted: raise it, or leave it out (deadline_hours "
+            "ends a run in order), then clear the run",
         ),
     ]
     return TPURetryPolicy(rules=rules)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from airflow.sdk import ExceptionRetryPolicy, RetryAction
-from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
+from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralError, TaskDeferralTimeout
 
 from airflow_tpu import errors
 from airflow_tpu.core.events import error_event, raise_for
@@ -56,6 +56,15 @@ def test_interrupted_wait_is_tried_again_soon(interruption: Exception) -> None:
     assert decision.action is RetryAction.RETRY
     assert decision.retry_delay is not None
     assert "re-attaches" in str(decision.reason)
+
+
+def test_execution_timeout_fails_at_once() -> None:
+    """A task that took longer than its own limit is not tried again, and its reason names the limit to raise."""
+    context = {"task_state_store": Store()}
+    decision = retry_policy().evaluate(AirflowTaskTimeout("slow"), try_number=1, max_tries=1000, context=context)  # type: ignore[arg-type]
+    assert decision.action is RetryAction.FAIL
+    assert "execution_timeout" in str(decision.reason)
+    assert "deadline_hours" in str(decision.reason)
 
 
 @pytest.mark.parametrize("bug", [AttributeError("x"), KeyError("x"), ImportError("x"), ZeroDivisionError()])
