@@ -17,6 +17,7 @@ DATA = {
     "airflow_tpu/_include/catalogue/accelerators.csv",
     "airflow_tpu/_include/catalogue/prices.csv",
     "airflow_tpu/_include/catalogue/runtime_versions.csv",
+    "airflow_tpu/_include/catalogue/transfer.csv",
     "airflow_tpu/_include/remote/runner.py",
     "airflow_tpu/_include/train/digits.py",
     "airflow_tpu/py.typed",

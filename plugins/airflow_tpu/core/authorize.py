@@ -14,7 +14,7 @@ from airflow_tpu.core.grant_file import Grant
 from airflow_tpu.core.inventory import Inventory
 from airflow_tpu.core.reservations import NOTHING, Reservations
 from airflow_tpu.core.tpu import TPUSpec
-from airflow_tpu.core.traffic import Below
+from airflow_tpu.core.traffic import Below, Rates
 from airflow_tpu.errors import Fault, GrantViolation
 
 _SEAL = object()
@@ -33,6 +33,7 @@ class Request:
     :param paid_reason: why it may cost money, empty to refuse what is not covered.
     :param owner: digest of the run it is for.
     :param below: how much lies below each URI whose bucket is elsewhere, None where it could not be counted.
+    :param rates: what a GiB costs between continents; a pair that is missing is unknown.
     """
 
     spec: TPUSpec
@@ -43,6 +44,7 @@ class Request:
     paid_reason: str = ""
     owner: str = ""
     below: Mapping[str, Below | None] = field(default_factory=dict)
+    rates: Rates = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What Cloud TPU offers: types, zones, list prices and runtime versions, from three CSV files.
+"""What Cloud TPU offers: types, zones, list prices and runtime versions, and what traffic costs, from four CSV files.
 
 The figures and their sources are in ``include/catalogue``. Spot prices move, so every price carries the place
 and the day it was read.
@@ -9,12 +9,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
-from airflow_tpu.core.catalogue_table import Check, Row, Table, anything, count, day, price, text, zone
+from airflow_tpu.core.catalogue_table import Check, Row, Table, anything, count, day, price, rate, text, zone
 from airflow_tpu.core.tpu import Tier
+from airflow_tpu.core.traffic import CONTINENTS, Rate
 from airflow_tpu.errors import ConfigError, Fault
 
 _TYPE_NAME = re.compile(r"(v2|v3|v4|v5p|v5litepod|v6e)-([1-9][0-9]{0,5})")
@@ -65,22 +66,24 @@ class Price:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The three tables, read once.
+    """The tables, read once.
 
     :param types: accelerator types by name.
     :param prices: list prices by (type, zone, quota pool).
     :param zones: zones that offer a type, by type.
     :param runtimes: runtime versions by generation.
+    :param transfer: rates of data transfer by the continents from and to.
     """
 
     types: Mapping[str, AcceleratorType]
     prices: Mapping[tuple[str, str, Tier], Price]
     zones: Mapping[str, tuple[str, ...]]
     runtimes: Mapping[str, tuple[str, ...]]
+    transfer: Mapping[tuple[str, str], Rate] = field(default_factory=dict)
 
     @classmethod
     def load(cls, directory: Path, own: Mapping[str, Path] | None = None) -> Catalogue:
-        """Read ``accelerators.csv``, ``prices.csv`` and ``runtime_versions.csv``.
+        """Read ``accelerators.csv``, ``prices.csv``, ``runtime_versions.csv`` and ``transfer.csv``.
 
         :param directory: the folder they are in.
         :param own: files to read instead, by the name of the file that each replaces as a whole.
@@ -100,6 +103,7 @@ class Catalogue:
             prices=_prices(offers),
             zones=_grouped((row["accelerator_type"], row["zone"]) for row in offers),
             runtimes=_runtimes(rows["runtime_versions.csv"]),
+            transfer=_transfer(rows["transfer.csv"]),
         )
 
     def zones_of(self, accelerator_type: str) -> tuple[str, ...]:
@@ -152,6 +156,18 @@ def _chips(value: str, row: Row) -> str:
     return count(value, row)
 
 
+def _continent(value: str, _row: Row) -> str:
+    return "" if value in CONTINENTS else f"is none of {', '.join(CONTINENTS)}"
+
+
+def _high(value: str, row: Row) -> str:
+    """The upper end of a range; it is compared only with a lower end that is fine itself."""
+    problem = rate(value, row)
+    if problem or rate(row["low_usd_per_gib"], row):
+        return problem
+    return "is below low_usd_per_gib" if Decimal(value) < Decimal(row["low_usd_per_gib"]) else ""
+
+
 _SOURCE: dict[str, Check] = {"source": text, "source_date": day}
 _TYPES: dict[str, Check] = {
     **dict.fromkeys(("accelerator_type", "generation"), text),
@@ -165,10 +181,16 @@ _PRICES: dict[str, Check] = {
     **dict.fromkeys(("on_demand_usd_per_chip_hour", "spot_usd_per_chip_hour"), price),
 }
 _VERSIONS: dict[str, Check] = dict.fromkeys(("runtime_version", "generations"), text)
+_TRANSFER: dict[str, Check] = {
+    **dict.fromkeys(("from_continent", "to_continent"), _continent),
+    "low_usd_per_gib": rate,
+    "high_usd_per_gib": _high,
+}
 TABLES: Mapping[str, Table] = {
     "accelerators.csv": Table(_TYPES | _SOURCE, key=("accelerator_type",)),
     "prices.csv": Table(_PRICES | _SOURCE, key=("accelerator_type", "zone")),
     "runtime_versions.csv": Table(_VERSIONS | _SOURCE, key=("runtime_version", "generations")),
+    "transfer.csv": Table(_TRANSFER | _SOURCE, key=("from_continent", "to_continent")),
 }
 """The files of a catalogue."""
 
@@ -201,6 +223,15 @@ def _runtimes(rows: list[dict[str, str]]) -> dict[str, tuple[str, ...]]:
     return _grouped(
         (generation, row["runtime_version"]) for row in rows for generation in row["generations"].split(";")
     )
+
+
+def _transfer(rows: list[dict[str, str]]) -> dict[tuple[str, str], Rate]:
+    return {
+        (row["from_continent"], row["to_continent"]): Rate(
+            Decimal(row["low_usd_per_gib"]), Decimal(row["high_usd_per_gib"]), row["source"], row["source_date"]
+        )
+        for row in rows
+    }
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

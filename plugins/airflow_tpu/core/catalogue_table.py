@@ -101,6 +101,11 @@ def price(value: str, _row: Row) -> str:
     return "is not a price in US dollars such as 1.125; leave it empty if it is unknown"
 
 
+def rate(value: str, row: Row) -> str:
+    """US dollars that must be there: a pair without a rate has no row."""
+    return price(value, row) if value else "is empty"
+
+
 def day(value: str, _row: Row) -> str:
     """An ISO date."""
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_tpu.core.allowance import Allowance
 from airflow_tpu.core.inventory import Inventory, InventoryItem
 from airflow_tpu.core.mismatch import mismatches
-from airflow_tpu.core.traffic import sentence
+from airflow_tpu.core.traffic import rate_between, sentence
 from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, GrantViolation
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ def buckets(request: Request) -> Verdict:
         if not location:
             unknown.append(Fault("bucket", uri, "its location may not be read", (region,), region))
         elif location.upper() != region:
-            problem = sentence(location.upper(), region, request.below.get(uri))
+            rate = rate_between(request.rates, location, region)
+            problem = sentence(location.upper(), region, request.below.get(uri), rate)
             wrong.append(Fault("bucket", uri, problem, (region,), region))
     return Verdict(violations=tuple(wrong), unknown=tuple(unknown))
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from airflow_tpu.core.grant_file import Grant
     from airflow_tpu.core.lease import Lease
     from airflow_tpu.core.names import RunKey
-    from airflow_tpu.core.traffic import Below
+    from airflow_tpu.core.traffic import Below, Rates
     from airflow_tpu.hooks.lease import LeaseStore
     from airflow_tpu.hooks.ledger import LedgerStore
     from airflow_tpu.hooks.tpu_client import TPUClient
@@ -62,6 +62,7 @@ class Order:
     :param ssh_keys: metadata line with the public key.
     :param project_number: number of the project that holds the grant's bucket, None where it may not be read.
     :param below: how much lies below each URI whose bucket is elsewhere, None where it could not be counted.
+    :param rates: what a GiB costs between continents; a pair that is missing is unknown.
     """
 
     spec: TPUSpec
@@ -72,6 +73,7 @@ class Order:
     ssh_keys: str
     project_number: str | None = None
     below: Mapping[str, Below | None] = field(default_factory=dict)
+    rates: Rates = field(default_factory=dict)
 
     def request(self, key: RunKey, planned_end: dt.datetime) -> Request:
         """What the grant is asked for."""
@@ -84,6 +86,7 @@ class Order:
             paid_reason=self.paid_reason,
             owner=key.digest,
             below=self.below,
+            rates=self.rates,
         )
 
     def permit(self, census: Census, lease: Lease, now: dt.datetime, reserved: Reservations = NOTHING) -> Permit:

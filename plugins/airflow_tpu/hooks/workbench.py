@@ -193,6 +193,7 @@ class Workbench:
             ssh_keys=public_key_line(self.access.login, self.connections.ssh_conn_id),
             project_number=self.storage.project_number(self.grant.bucket),
             below=amounts_elsewhere(self.storage, locations, spec.region),
+            rates=self.catalogue.transfer,
         )
 
     def usage(self, now: dt.datetime) -> Usage:

@@ -19,6 +19,10 @@ PRICES = """\
 accelerator_type,zone,on_demand_usd_per_chip_hour,spot_usd_per_chip_hour,source,source_date
 v2-8,us-central1-f,1.5,,my invoice,2026-10-31
 """
+RATES = """\
+from_continent,to_continent,low_usd_per_gib,high_usd_per_gib,source,source_date
+asia,europe,0.02,0.03,my invoice,2026-10-31
+"""
 TYPES = (OURS / "accelerators.csv").read_text(encoding="utf-8")
 
 
@@ -40,7 +44,7 @@ def test_one_file_replaces_ours(tmp_path: Path) -> None:
 
 
 def test_every_file_can_be_replaced(tmp_path: Path) -> None:
-    """Copies of all three are the same catalogue."""
+    """Copies of all of them are the same catalogue."""
     for name in TABLES:
         (tmp_path / name).write_bytes((OURS / name).read_bytes())
     assert load(tmp_path) == Catalogue.load(OURS)
@@ -62,6 +66,9 @@ def test_every_file_can_be_replaced(tmp_path: Path) -> None:
         ("prices.csv", PRICES.replace(",source_date", ",day"), "row 1, column source_date", "is missing"),
         ("prices.csv", PRICES.splitlines()[0], "", "has no rows"),
         ("prices.csv", "", "row 1, column zone", "is missing"),
+        ("transfer.csv", RATES.replace("0.02", ""), "row 2, column low_usd_per_gib", "is empty"),
+        ("transfer.csv", RATES.replace("0.03", "0.01"), "row 2, column high_usd_per_gib", "is below low"),
+        ("transfer.csv", RATES.replace("asia,e", "asien,e"), "row 2, column from_continent", "is none of"),
         ("prices.csv", PRICES + '"v2', "", "is not a CSV file"),
         ("accelerators.csv", TYPES.replace("v2-8,v2,4,", "v2-8,v2,8,"), "row 2, column chips", "is not 4, which the"),
         (
@@ -102,7 +109,9 @@ def test_a_folder_without_a_table_is_refused(tmp_path: Path, made: tuple[str, ..
     """An empty folder, or a file name that nobody would read, is an error and not our prices."""
     for name in made:
         (tmp_path / name).write_text(PRICES, encoding="utf-8")
-    with pytest.raises(ConfigError, match=rf"{said}.*allowed: accelerators\.csv, prices\.csv, runtime_versions\.csv"):
+    with pytest.raises(
+        ConfigError, match=rf"{said}.*allowed: accelerators\.csv, prices\.csv, runtime_versions\.csv, transfer\.csv"
+    ):
         load(tmp_path)
 
 
