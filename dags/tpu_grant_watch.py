@@ -1,12 +1,11 @@
 """Every day: tell before the grant ends, and fail while anything in the project is billed.
 
-For a mail or a chat message give `watch` one of Airflow's notifiers as `on_failure_callback`; it takes its address
-from a connection. A DAG of yours can follow the asset `tpu-grant-notice`.
+What is billed fails the task at once; a zone that does not answer is asked again first. For a mail or a chat message
+give `watch` one of Airflow's notifiers as `on_failure_callback`; it takes its address from a connection. A DAG of
+yours can follow the asset `tpu-grant-notice`.
 """
 
 from __future__ import annotations
-
-from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable
 
@@ -18,7 +17,6 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     is_paused_upon_creation=False,
-    default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
     tags=["tpu"],
     doc_md=__doc__,
 ) as dag:

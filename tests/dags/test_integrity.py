@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import RetryAction
+
+from airflow_tpu.errors import Fault, GrantViolation, TransientError
 
 ROOT = Path(__file__).resolve().parents[2]
 DAG_FILES = sorted((ROOT / "dags").glob("*.py"))
@@ -59,6 +62,15 @@ def test_no_dag_has_a_run_timeout(bag: Any) -> None:
     assert {dag_id: dag.dagrun_timeout for dag_id, dag in bag.dags.items()} == dict.fromkeys(bag.dags)
 
 
+def test_no_form_blocks_its_button(bag: Any) -> None:
+    """No field is an empty text that may not be null: Airflow's form calls it an error and disables *Trigger*."""
+    fields = {f"{dag_id}.{name}": dag.params.get_param(name) for dag_id, dag in bag.dags.items() for name in dag.params}
+    assert "tpu_usage_report.month" in fields
+    empty = {name: field.schema.get("type") for name, field in fields.items() if field.value in ("", None)}
+    assert {name: kind for name, kind in empty.items() if "null" not in (kind or ())} == {}
+    assert [name for name, field in fields.items() if field.value == ""] == []
+
+
 def test_lease_is_the_setup_of_the_delete(train: Any) -> None:
     """The setup touches no TPU; a create that is itself the setup would take its teardown with it when it fails."""
     assert train.get_task("lease").is_setup
@@ -75,6 +87,14 @@ def test_teardown_is_tried_again_by_itself(train: Any) -> None:
     assert delete.retries >= 5
     assert delete.retry_exponential_backoff
     assert delete.max_retry_delay is not None
+
+
+def test_what_is_billed_fails_the_watch_at_once(bag: Any) -> None:
+    """A TPU outside the grant is told with the first try; a zone that does not answer is asked again."""
+    policy = bag.dags["tpu_grant_watch"].get_task("watch").retry_policy
+    billed = GrantViolation([Fault("project_id", "p", "stray: no allowance covers it")])
+    assert policy.evaluate(billed, 1, 5).action is RetryAction.FAIL
+    assert policy.evaluate(TransientError("no answer"), 1, 5).action is RetryAction.RETRY
 
 
 def test_everything_that_uses_the_tpu_comes_before_its_delete(train: Any) -> None:

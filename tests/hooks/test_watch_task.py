@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk import Asset, Context
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
-from airflow_tpu.errors import GrantViolation
+from airflow_tpu.errors import GrantViolation, TransientError
 from airflow_tpu.operators.watch import NOTICE_ASSET, CloudTPUGrantNoticeOperator, CloudTPUGrantWatchOperator
 from localcloud.paper import spot_node
 from localcloud.testing import tpu_client
@@ -31,6 +31,13 @@ def test_the_watch_fails_while_something_is_billed(site: Site) -> None:
     tpu_client(site.cloud.endpoints).create_node(parent=PARENT, node_id="stray", node=V2)
     with pytest.raises(GrantViolation, match="stray"):
         watch.execute(context_of())
+
+
+def test_a_zone_that_does_not_answer_is_not_taken_for_clean(site: Site) -> None:
+    """Without an answer it is unknown what is billed there, and the next try asks again."""
+    site.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=1000, action="unreachable")
+    with pytest.raises(TransientError, match="us-central1-f"):
+        CloudTPUGrantWatchOperator(task_id="watch").execute(context_of())
 
 
 def test_the_watch_warns_of_a_bucket_that_bills_what_was_deleted(

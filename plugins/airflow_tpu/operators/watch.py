@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset
 
-from airflow_tpu.errors import Fault, GrantUnknown, GrantViolation
+from airflow_tpu.errors import Fault, GrantViolation, TransientError
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
 
     :return: one line for the term and one for each allowance.
     :raises GrantViolation: something alive in the project is billed now; every such thing at once.
-    :raises GrantUnknown: a zone did not answer, so what is billed there is not known.
+    :raises TransientError: a zone did not answer, so what is billed there is not known; it is asked again.
     """
 
     template_fields: Sequence[str] = ("gcp_conn_id", "impersonation_chain")
@@ -83,8 +83,8 @@ class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
         for line in lines:
             self.log.info("%s", line)
         if inventory.unreachable:
-            silent = Fault("zone", ", ".join(inventory.unreachable), "did not answer; what is billed there is unknown")
-            raise GrantUnknown([silent], "what is billed now")
+            # Unlike what is billed, which is told at once, this may be over in a moment.
+            raise TransientError(f"no answer from {', '.join(inventory.unreachable)}: what is billed there is unknown")
         return lines
 
 
