@@ -253,6 +253,8 @@ def test_bad_environments(catalogue: Catalogue, text: object) -> None:
 SECRETS = [
     "WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567",
     "DB_PASSWORD=correct horse",
+    "DB_PASSWORD=zq7",
+    "HF_TOKEN=zq7zq7zq",
     "X=ghp_0123456789abcdefghijABCDEFGHIJ012345",
     "X=AIzaSyA0123456789abcdefghijABCDEFGHIJ01",
     "X=-----BEGIN RSA PRIVATE KEY-----",
@@ -285,6 +287,12 @@ def test_a_secret_in_a_wrong_place_is_not_repeated(catalogue: Catalogue, changes
     with pytest.raises(ConfigError) as caught:
         RunConf.parse({**GOOD, **changes}, catalogue)
     assert "ghp_" not in str(caught.value)
+
+
+def test_special_tokens_of_a_language_model_are_not_secrets(catalogue: Catalogue) -> None:
+    """Short values of TOKEN variables are settings, and an empty password is none."""
+    text = "PAD_TOKEN=[PAD]\nMAX_TOKEN=512\nDB_PASSWORD="
+    assert len(RunConf.parse({**GOOD, "environment": text}, catalogue).environment) == 3
 
 
 def test_paths_are_not_secrets(catalogue: Catalogue) -> None:
