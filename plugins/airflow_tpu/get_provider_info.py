@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_tpu import settings
 from airflow_tpu.connection_type import connection_types
 
 _INTEGRATION = "Google Cloud TPU"
@@ -51,7 +52,8 @@ def _options() -> dict[str, dict[str, Any]]:
         "grant": _option(
             "Where the grant is: a file in include/grants (grant.yaml if empty), variable:NAME for an Airflow Variable "
             "with the same YAML, or the gs:// URI of an object.",
-            "grant.yaml",
+            "variable:trc_grant",
+            settings.DEFAULT_GRANT,
         ),
         "catalogue": _option(
             "Folder with a catalogue of your own: accelerators.csv, prices.csv or runtime_versions.csv in it replaces "
@@ -63,9 +65,15 @@ def _options() -> dict[str, dict[str, Any]]:
             "separated by commas.",
             "localcloud",
         ),
-        "inline_seconds": _option("Waits up to so many seconds are answered in the worker, without a trigger.", "20"),
+        "inline_seconds": _option(
+            "Waits up to so many seconds are answered in the worker, without a trigger.",
+            "60",
+            settings.DEFAULT_INLINE_SECONDS,
+        ),
         "retry_seconds": _option(
-            "Seconds before a try that may help at once; twenty times as long for capacity and quota.", "15"
+            "Seconds before a try that may help at once; twenty times as long for capacity and quota.",
+            "30",
+            settings.DEFAULT_RETRY_SECONDS,
         ),
         "failure_notifiers": _option(
             "Who is told when a nightly run has failed, connection:target separated by commas: an SMTP connection and "
@@ -73,15 +81,19 @@ def _options() -> dict[str, dict[str, Any]]:
             "provider must be installed: apache-airflow-providers-smtp or -slack.",
             "smtp_default:team@example.org, slack_default:#tpu",
         ),
-        "event_hold_seconds": _option("A trigger fires no sooner than so many seconds after its task deferred.", "10"),
+        "event_hold_seconds": _option(
+            "A trigger fires no sooner than so many seconds after its task deferred.",
+            "30",
+            settings.DEFAULT_EVENT_HOLD_SECONDS,
+        ),
     }
 
 
-def _option(description: str, example: str) -> dict[str, Any]:
+def _option(description: str, example: str, default: str | float = "") -> dict[str, Any]:
     return {
         "description": description,
         "version_added": "0.1.0",
         "type": "string",
         "example": example,
-        "default": "",
+        "default": f"{default:g}" if isinstance(default, float) else default,
     }

@@ -9,6 +9,9 @@ from pathlib import Path
 
 SECTION = "airflow_tpu"
 DEFAULT_GRANT = "grant.yaml"
+DEFAULT_INLINE_SECONDS = 20.0
+DEFAULT_EVENT_HOLD_SECONDS = 10.0
+DEFAULT_RETRY_SECONDS = 15.0
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -60,7 +63,7 @@ def inline_seconds() -> float:
 
     A deferral costs some seconds itself, and a TPU that comes at once need not wait for it.
     """
-    return float(_option("inline_seconds") or 20.0)
+    return float(_option("inline_seconds") or DEFAULT_INLINE_SECONDS)
 
 
 def event_hold_seconds() -> float:
@@ -69,7 +72,7 @@ def event_hold_seconds() -> float:
     An earlier event can meet the executor's report of the deferral itself, and the try is failed
     (https://github.com/apache/airflow/issues/67287).
     """
-    return float(_option("event_hold_seconds") or 10.0)
+    return float(_option("event_hold_seconds") or DEFAULT_EVENT_HOLD_SECONDS)
 
 
 def retry_seconds() -> float:
@@ -77,7 +80,7 @@ def retry_seconds() -> float:
 
     Where waiting helps (no capacity, quota in use, rate limits) it waits twenty times as long.
     """
-    return float(_option("retry_seconds") or 15.0)
+    return float(_option("retry_seconds") or DEFAULT_RETRY_SECONDS)
 
 
 def failure_notifiers() -> list[str]:

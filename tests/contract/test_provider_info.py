@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import airflow
 import jsonschema
 import pytest
 
+from airflow_tpu import settings
 from airflow_tpu.get_provider_info import get_provider_info
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +50,24 @@ def test_every_option_that_is_read_is_described() -> None:
     source = (ROOT / "plugins" / "airflow_tpu" / "settings.py").read_text(encoding="utf-8")
     read = set(re.findall(r'_option\("(\w+)"\)|SECTION, "(\w+)"', source))
     assert {first or second for first, second in read} == set(INFO["config"]["airflow_tpu"]["options"])
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("grant", settings.grant_name),
+        ("inline_seconds", settings.inline_seconds),
+        ("event_hold_seconds", settings.event_hold_seconds),
+        ("retry_seconds", settings.retry_seconds),
+    ],
+)
+def test_described_defaults_are_the_real_ones(
+    name: str, read: Callable[[], str | float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ``airflow config list`` shows as the default is what an option that is left empty stands for."""
+    monkeypatch.setenv(f"AIRFLOW__AIRFLOW_TPU__{name.upper()}", "")
+    shown = INFO["config"]["airflow_tpu"]["options"][name]["default"]
+    assert type(read())(shown) == read()
 
 
 def test_connection_form_has_every_key_that_is_read_of_the_extra() -> None:
