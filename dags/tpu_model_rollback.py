@@ -1,4 +1,7 @@
-"""Make a former version of a model the champion again: the one before, or the one that is named."""
+"""Make a former version of a model the champion again: the one before, or the one that is named.
+
+Nothing is deleted and no TPU is used: one small object in the bucket, which names the champion, is replaced.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,15 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     params={
-        "model": Param("digits", type="string", minLength=1, title="Model"),
+        "model": Param(
+            "digits",
+            type="string",
+            minLength=1,
+            title="Model",
+            description="The name that the training DAG was given, under which results compete.",
+        ),
         "version": Param(
-            None, type=["null", "string"], title="Version", description="Empty: the champion before this."
+            None, type=["null", "string"], title="Version", description="Empty: the champion before this one."
         ),
     },
     tags=["tpu"],

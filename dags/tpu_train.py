@@ -1,4 +1,18 @@
-"""Train a script on a TPU that the grant covers, keep its artifacts, delete the TPU, report what was free."""
+"""Train a script on a TPU that the grant covers, keep its artifacts, delete the TPU, report what was free.
+
+| task | does |
+|---|---|
+| `check_grant` | refuses what the grant does not cover, with every reason at once |
+| `lease`, `create` | take the run's TPU and wait until it answers; the wait for capacity holds no worker |
+| `train` | runs the script; the log has what it prints, a TPU that is taken away is replaced, and the script resumes |
+| `copy` | verifies the artifacts in the bucket |
+| `delete` | deletes the TPU, whatever has happened, and waits until it is gone |
+| `report` | chip-hours, what they would have cost, and what of it is not free |
+| `verdict` | makes a failed training a failed run |
+
+The pages of TPU and artifacts are *Extra Links* in the details of a task; all TPUs are in *Browse, TPU usage*.
+To stop a run mark `train` as failed: its TPU is deleted. To go on, clear `train`.
+"""
 
 from __future__ import annotations
 

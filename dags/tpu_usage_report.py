@@ -17,10 +17,19 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     is_paused_upon_creation=False,
-    params={"month": Param("", type="string", pattern=r"^(\d{4}-\d{2})?$", title="Month", description="2026-11")},
+    params={
+        # Null is allowed, because Airflow's form calls an empty text an error otherwise and disables its button.
+        "month": Param(
+            None,
+            type=["null", "string"],
+            pattern=r"^(\d{4}-\d{2})?$",
+            title="Month",
+            description="Such as 2026-11. Empty: the month before the run's own.",
+        )
+    },
     tags=["tpu"],
     doc_md=__doc__,
 ) as dag:
     CloudTPUMonthlyReportOperator(
-        task_id="report", month="{{ params.month }}", retries=3, retry_delay=timedelta(minutes=10)
+        task_id="report", month="{{ params.month or '' }}", retries=3, retry_delay=timedelta(minutes=10)
     )

@@ -52,7 +52,7 @@ def _what(script: str) -> dict[str, Param]:
             minimum=0,
             maximum=2**31 - 1,
             title="Seed",
-            description="`TRC_SEED`: of everything random in the script.",
+            description_md="`TRC_SEED`: of everything random in the script.",
             section=WHAT,
         ),
         "environment": _text("", WHAT, "Environment", "`NAME=value`, one a line. No secrets.", empty=True, lines=True),
@@ -66,20 +66,22 @@ def _where(catalogue: Catalogue, grant: Grant | None) -> dict[str, Param]:
     free = "\n".join(f"* {row}" for row in grant.allowances) if grant else "The grant is read when the run starts."
     return {
         "accelerator_type": _choice(types, first[0], "Accelerator type", f"The grant covers:\n{free}"),
-        "zone": _choice(zones, first[1], "Zone", "A zone that the grant names for this type; others are billed."),
+        "zone": _choice(
+            zones, first[1], "Zone", "One that the grant names for this type; others need a reason for paid use."
+        ),
         "tier": _choice(list(Tier), first[2], "Tier", "`spot` may vanish at any moment; the run then resumes."),
         "runtime_version": _text("", WHERE, "Runtime version", "Empty: the default of the type.", empty=True),
         "provisioning": _choice(
-            [QUEUED_RESOURCE, NODE],
+            {QUEUED_RESOURCE: "wait in Google's queue", NODE: "ask for the node now"},
             QUEUED_RESOURCE,
             "Provisioning",
-            "Wait in Google's queue, or ask for the node now.",
+            "A request in the queue keeps its place until there is capacity, or until the deadline.",
         ),
         "on_stock_out": _choice(
-            [WAIT, WALK],
+            {WAIT: "for this zone", WALK: "to other rows of the grant"},
             WAIT,
             "Without capacity",
-            "Wait for this zone, or walk to other rows of the grant in its region: same chips, perhaps another type.",
+            "A walk stays in the region and asks for as many chips, perhaps of another type.",
         ),
         "internal_ips": Param(
             False,
@@ -126,7 +128,7 @@ def _limits(start_within_hours: float) -> dict[str, Param]:
             type="integer",
             minimum=0,
             maximum=MAX_STALL_MINUTES,
-            title="Silent minutes until a run counts as stalled",
+            title="Silence in minutes",
             description="When neither the log nor progress.json nor any file of the output or the checkpoints has "
             "changed for so long, the run is stopped and tried again. 0 switches this off.",
             section=LIMITS,
@@ -155,7 +157,9 @@ def _hours(default: float, title: str, description: str, **least: float) -> Para
     return Param(default, title=title, description=description, section=LIMITS, **schema)
 
 
-def _choice(values: list[Any], default: str, title: str, description: str) -> Param:
+def _choice(values: list[Any] | dict[str, str], default: str, title: str, description: str) -> Param:
+    # The form shows such a value with its meaning behind it; everything else knows the value alone.
+    shown = {value: f"{value}: {meaning}" for value, meaning in values.items()} if isinstance(values, dict) else {}
     return Param(
         str(default),
         type="string",
@@ -163,6 +167,7 @@ def _choice(values: list[Any], default: str, title: str, description: str) -> Pa
         title=title,
         description_md=description,
         section=WHERE,
+        values_display=shown,
     )
 
 
