@@ -110,7 +110,7 @@ def _limits(start_within_hours: float) -> dict[str, Param]:
         ),
         "start_within_hours": _hours(
             start_within_hours,
-            "Hours until a TPU must be there",
+            "Start within hours",
             "Without a TPU by then the run is skipped, and is no failure. 0 waits until the deadline.",
             minimum=0,
         ),
