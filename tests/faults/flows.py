@@ -5,6 +5,7 @@ The operators themselves need a running Airflow; what is here is their order of 
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from dataclasses import dataclass
 from typing import cast
@@ -22,12 +23,21 @@ from airflow_tpu.errors import (
     TransientError,
 )
 from airflow_tpu.hooks.artifacts import ArtifactsHook
-from airflow_tpu.hooks.census import take_census
+from airflow_tpu.hooks.census import Census, take_census
+from airflow_tpu.hooks.endings import noted, noted_ends, settled
 from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.ledger import LedgerStore
 from airflow_tpu.hooks.provision import Order, Provisioner, Target
-from airflow_tpu.hooks.reap import RunState, close_forgotten, forget_leases, lease_states, reap, release_forgotten
-from airflow_tpu.hooks.release import abandon, close_ended, close_incarnations, delete_seen
+from airflow_tpu.hooks.reap import (
+    Reaped,
+    RunState,
+    close_forgotten,
+    forget_leases,
+    lease_states,
+    reap,
+    release_forgotten,
+)
+from airflow_tpu.hooks.release import Release, abandon, close_incarnations, delete_seen
 from airflow_tpu.hooks.reservations import ReservationStore
 from airflow_tpu.hooks.waits import Arrival, Pace, until_gone, until_ready
 from tests.faults.paper_wire import PaperChannel, PaperClient, PaperStorage
@@ -135,23 +145,22 @@ def kill(station: Station, held: Lease) -> None:
 def teardown(station: Station, key: RunKey) -> None:
     """Delete everything of the run, keep the books, wait until it is gone, give lease and chips back."""
 
-    async def ask() -> object:
+    async def ask() -> Release:
         async with station.client() as client:
             return await delete_seen(client, await take_census(client), key)
 
     async def gone(until: dt.datetime) -> None:
         async with station.client() as client:
-            await until_gone(client, key, Pace(POLL, until))
+            await until_gone(client, key, Pace(POLL, until), asked)
 
     until = station.now() + GONE_WITHIN
     asked = station.process.run(ask())
-    try:
-        known = station.leases.read(key)
-    except LeaseLost:
-        known = None
-    (close_ended if asked.failures else close_incarnations)(station.ledger, known, key, asked.endings)
+    with contextlib.suppress(LeaseLost):
+        station.leases.update(station.leases.read(key), lambda now: noted(now, asked.endings))
     asked.check()
     station.process.run(gone(until))
+    known = station.leases.find(key)
+    close_incarnations(station.ledger, known, key, settled(noted_ends(known), asked.endings))
     station.reservations.release(key.digest)
     station.leases.release(key)
 
@@ -159,11 +168,11 @@ def teardown(station: Station, key: RunKey) -> None:
 def reaper(station: Station, run_state: RunState) -> None:
     """One round."""
 
-    async def look() -> object:
+    async def look() -> Census:
         async with station.client() as client:
             return await take_census(client)
 
-    async def act() -> object:
+    async def act() -> Reaped:
         async with station.client() as client:
             return await reap(client, census, states)
 

@@ -20,8 +20,9 @@ from airflow.sdk._shared.observability.metrics.statsd_logger import SafeStatsdLo
 from airflow.sdk.observability import stats
 
 from airflow_tpu.core.ledger import Closed, EndReason
+from airflow_tpu.hooks.endings import Ending
 from airflow_tpu.hooks.metrics import count
-from airflow_tpu.hooks.release import Ending, close_ended
+from airflow_tpu.hooks.release import close_ended
 from tests.hooks.site import KEY, Site
 from tests.unit.core.made_ledger import ASKED, closed, opened
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from airflow_tpu.core.budget import Spent
-from airflow_tpu.core.ledger import TimeSource
+from airflow_tpu.core.ledger import EndReason, TimeSource
 from airflow_tpu.core.names import LeaseStamp, RunKey
 from airflow_tpu.core.walk import Choice, Hunt
 
@@ -21,23 +21,31 @@ class Life:
     :param source: whose clock that is.
     :param training_seconds: how long the script ran on it.
     :param artifact_bytes: bytes it wrote to the bucket.
+    :param ended_at: when its READY time ended if the delete that was asked for takes effect, None before.
+    :param end_reason: why it ended.
+    :param end_source: whose clock that is.
     """
 
     ready_at: dt.datetime | None = None
     source: TimeSource = TimeSource.OBSERVED
     training_seconds: float = 0.0
     artifact_bytes: int = 0
+    ended_at: dt.datetime | None = None
+    end_reason: EndReason | None = None
+    end_source: TimeSource = TimeSource.OBSERVED
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
-        ready = self.ready_at.isoformat() if self.ready_at else None
-        return {**asdict(self), "ready_at": ready, "source": str(self.source)}
+        times = {name: _text(getattr(self, name)) for name in ("ready_at", "ended_at")}
+        return {**asdict(self), **times}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Life:
-        """Inverse of :meth:`to_json`."""
-        ready = dt.datetime.fromisoformat(data["ready_at"]) if data["ready_at"] else None
-        return cls(**{**data, "ready_at": ready, "source": TimeSource(data["source"])})
+        """Inverse of :meth:`to_json`; the end is missing in a lease of an earlier version."""
+        times = {name: _instant(data.get(name)) for name in ("ready_at", "ended_at")}
+        reason = EndReason(data["end_reason"]) if data.get("end_reason") else None
+        sources = {name: TimeSource(data.get(name, TimeSource.OBSERVED)) for name in ("source", "end_source")}
+        return cls(**{**data, **times, **sources, "end_reason": reason})
 
 
 @dataclass(frozen=True)
@@ -184,6 +192,10 @@ class Lease:
             choice=Choice.from_json(data["choice"]) if data.get("choice") else None,
             hunt=Hunt.from_json(data["hunt"]) if data.get("hunt") else None,
         )
+
+
+def _text(instant: dt.datetime | None) -> str | None:
+    return instant.isoformat() if instant else None
 
 
 def _instant(text: str | None) -> dt.datetime | None:

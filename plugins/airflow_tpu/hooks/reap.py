@@ -12,7 +12,8 @@ from airflow_tpu.core.lease import Lease
 from airflow_tpu.core.names import is_managed, run_of
 from airflow_tpu.core.reaping import LeaseState, Sentence, condemn, is_over
 from airflow_tpu.errors import TPUError
-from airflow_tpu.hooks.release import Ending, closing, endings_of
+from airflow_tpu.hooks.endings import Ending
+from airflow_tpu.hooks.release import closing, endings_of
 
 if TYPE_CHECKING:
     from airflow_tpu.core.ledger import Opened

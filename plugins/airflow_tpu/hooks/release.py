@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_tpu.core.interruption import Reached, lost_seconds
+from airflow_tpu.core.interruption import lost_seconds
 from airflow_tpu.core.ledger import Closed, EndReason, Opened, TimeSource
 from airflow_tpu.core.names import token_of
 from airflow_tpu.core.tpu import Phase, QueuedView, TPUView
 from airflow_tpu.errors import TPUError, TransientError
 from airflow_tpu.hooks.census import Census, take_census
+from airflow_tpu.hooks.endings import Ending, noted_end
 from airflow_tpu.hooks.metrics import count
 
 if TYPE_CHECKING:
@@ -30,24 +31,6 @@ log = logging.getLogger(__name__)
 
 _LOSSES = frozenset({EndReason.PREEMPTED, EndReason.VANISHED, EndReason.FAILED, EndReason.DELETED})
 """Ends that take with them what a run had not saved."""
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How one incarnation ended, as far as the API told.
-
-    :param node_id: the incarnation.
-    :param at: when its READY time ended.
-    :param reason: why.
-    :param source: whose clock.
-    :param safe: the newest checkpoint in the bucket then, None if nobody looked.
-    """
-
-    node_id: str
-    at: dt.datetime
-    reason: EndReason
-    source: TimeSource
-    safe: Reached | None = None
 
 
 @dataclass(frozen=True)
@@ -206,6 +189,8 @@ def _unclosed(ledger: LedgerStore, key: RunKey) -> list[Opened]:
 
 def closing(opened: Opened, lease: Lease | None, ending: Ending | None, now: dt.datetime) -> Closed:
     """The *closed* event of an incarnation, from what is known of its life and its end, noticed now at the latest."""
+    if ending is None or ending.reason is EndReason.DELETED:  # then who asked for its delete may have noted more
+        ending = noted_end(lease, opened.node_id) or ending
     life = lease.life(opened.node_id) if lease is not None else None
     ready_at = life.ready_at if life is not None else None
     if ready_at is None:

@@ -22,7 +22,8 @@ from airflow_tpu.errors import (
     WindowClosed,
 )
 from airflow_tpu.hooks import shared_lists
-from airflow_tpu.hooks.release import delete_seen, left_of
+from airflow_tpu.hooks.endings import settled
+from airflow_tpu.hooks.release import Release, delete_seen, left_of
 from airflow_tpu.hooks.shared_lists import Fresh
 
 if TYPE_CHECKING:
@@ -170,11 +171,13 @@ async def until_lost(client: TPUClient, node: str, poll: float) -> TPULost:
                 return lost
 
 
-async def until_gone(client: TPUClient, key: RunKey, pace: Pace) -> None:
+async def until_gone(client: TPUClient, key: RunKey, pace: Pace, asked: Release | None = None) -> None:
     """Wait until the API no longer knows any node or queued resource of a run, in any zone.
 
     What can be deleted only now is deleted on the way: a request that was SUSPENDING, a delete that failed.
 
+    :param asked: what had been asked for before; how what is deleted on the way ended is entered there, so that it is
+        known although the wait is cancelled.
     :raises DeadlineExceeded: something is still there; the message names it.
     """
     patience = Patience(pace, client.clock)
@@ -188,7 +191,9 @@ async def until_gone(client: TPUClient, key: RunKey, pace: Pace) -> None:
         left = left_of(census, key) + [f"unreachable zone {zone}" for zone in census.unreachable]
         if not left:
             return
-        await delete_seen(client, census, key)
+        again = await delete_seen(client, census, key)
+        if asked is not None:
+            asked.endings[:] = settled(asked.endings, again.endings)
         await patience.for_(f"{', '.join(left)} to be gone")
 
 

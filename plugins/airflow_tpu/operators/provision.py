@@ -201,7 +201,8 @@ class CloudTPUProvisionOperator(FencedOperator):
         :param node: full name or id of the node.
         :param error: what has become of it.
         """
-        from airflow_tpu.hooks.release import Ending, close_ended
+        from airflow_tpu.hooks.endings import Ending
+        from airflow_tpu.hooks.release import close_ended
         from airflow_tpu.hooks.spending import newest_checkpoint
 
         if error.at is not None:

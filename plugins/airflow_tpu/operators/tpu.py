@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_tpu.core.lease import Lease
+    from airflow_tpu.hooks.endings import Ending
     from airflow_tpu.hooks.release import Release
     from airflow_tpu.hooks.workbench import Workbench
 
@@ -74,22 +75,19 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         until = dt.datetime.now(dt.UTC) + GONE_WITHIN
         with phase(self.log, "Ask for the delete"):
             asked = asyncio.run(self._ask(bench))
-        try:
-            _ = bench.grant
-        except ConfigError as error:  # _done tells it again, once nothing is billed any more
-            self.log.error("the books of %s have to wait: %s", bench.key.name, error)
-        else:
-            with phase(self.log, "Close the ledger records"):
-                self._close(bench, asked)
+        self._note(bench, asked.endings)
         asked.check()
-        if not asyncio.run(self._gone(bench, until)):
+        if not asyncio.run(self._gone(bench, until, asked)):
+            self._note(bench, asked.endings)
             self._defer_until_gone(bench, until)
-        return self._done(context, bench)
+        return self._done(context, bench, asked.endings)
 
     def execute_gone(self, context: Context, event: Mapping[str, Any] | None = None) -> list[dict[str, str]]:
         """Go on after the trigger has seen everything gone (or fail, and be tried again)."""
-        raise_for(event)
-        return self._done(context, self.bench(context))
+        from airflow_tpu.hooks.endings import Ending
+
+        endings = [Ending.from_json(ending) for ending in raise_for(event).get("endings", [])]
+        return self._done(context, self.bench(context), endings)
 
     async def _ask(self, bench: Workbench) -> Release:
         from airflow_tpu.hooks.census import take_census
@@ -101,27 +99,35 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
             self.log.info("deleting %s (%s)", ending.node_id, ending.reason)
         return asked
 
-    async def _gone(self, bench: Workbench, until: dt.datetime) -> bool:
+    async def _gone(self, bench: Workbench, until: dt.datetime, asked: Release) -> bool:
         from airflow_tpu.hooks.waits import Pace, until_gone, within
 
         async def gone(client: Any) -> bool:
-            await until_gone(client, bench.key, Pace(min(1.0, self.poll_interval), until, self._since))
+            await until_gone(client, bench.key, Pace(min(1.0, self.poll_interval), until, self._since), asked)
             return True
 
         self._since = dt.datetime.now(dt.UTC)
         async with bench.tpu.client() as client:
             return bool(await within(self.inline_seconds(until), gone(client)))
 
-    def _close(self, bench: Workbench, asked: Release) -> None:
-        """Keep the books before the wait: a try that is ended meanwhile must not lose when the TPU ended."""
-        from airflow_tpu.hooks.release import close_ended, close_incarnations
+    def _note(self, bench: Workbench, endings: list[Ending]) -> None:
+        """Note the ends before the wait: a try that is ended meanwhile must not lose when the TPU ended."""
+        from airflow_tpu.hooks.endings import noted
 
         try:
-            lease = bench.leases.read(bench.key)
-        except LeaseLost:
-            lease = None  # an earlier try of this teardown has finished its books
-        close = close_ended if asked.failures else close_incarnations
-        close(bench.ledger, lease, bench.key, asked.endings)
+            bench.leases.update(bench.leases.read(bench.key), lambda now: noted(now, endings))
+        except ConfigError as error:  # _done tells it again, once nothing is billed any more
+            self.log.error("the books of %s have to wait: %s", bench.key.name, error)
+        except LeaseLost as error:  # an earlier try of this teardown has finished its books
+            self.log.info("no end is noted: %s", error)
+
+    def _close(self, bench: Workbench, endings: list[Ending]) -> None:
+        """Keep the books when the TPU is gone: until then a delete may fail, and the TPU be charged again."""
+        from airflow_tpu.hooks.endings import noted_ends, settled
+        from airflow_tpu.hooks.release import close_incarnations
+
+        lease = bench.leases.find(bench.key)
+        close_incarnations(bench.ledger, lease, bench.key, settled(noted_ends(lease), endings))
 
     def _defer_until_gone(self, bench: Workbench, until: dt.datetime) -> None:
         from airflow_tpu.core.lease import Lease
@@ -130,10 +136,12 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         nobody = Lease(bench.key, "teardown", until, "")
         self.defer(trigger=CloudTPUGoneTrigger(watch=self.watch(nobody, until).to_json()), method_name="execute_gone")
 
-    def _done(self, context: Context, bench: Workbench) -> list[dict[str, str]]:
+    def _done(self, context: Context, bench: Workbench, endings: list[Ending]) -> list[dict[str, str]]:
         from airflow_tpu.core.ledger import Closed
 
         _require_grant(bench)
+        with phase(self.log, "Close the ledger records"):
+            self._close(bench, endings)
         ended = [event for event in bench.ledger.events(bench.key) if isinstance(event, Closed)]
         with phase(self.log, "Give chips and lease back"):
             bench.reservations.release(bench.key.digest)

@@ -53,13 +53,15 @@ class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", {"watch": self.watch.to_json()}
 
     async def outcome(self) -> dict[str, Any]:
-        """Nothing but the fact."""
+        """The fact, and how what had to be deleted once more ended."""
+        from airflow_tpu.hooks.release import Release
         from airflow_tpu.hooks.waits import until_gone
 
+        asked = Release([], [])
         async with await self.hook().client() as client:
             pace = Pace(self.watch.poll, self.watch.deadline, self.watch.began)
-            await until_gone(client, self.watch.key, pace)
-        return {"status": "gone"}
+            await until_gone(client, self.watch.key, pace, asked)
+        return {"status": "gone", "endings": [ending.to_json() for ending in asked.endings]}
 
     async def on_kill(self) -> None:
         """The delete is under way already; there is nothing to stop."""
