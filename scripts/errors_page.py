@@ -56,6 +56,7 @@ ADVICE = {
     "AcceleratorMissing": "A new TPU is made. If it repeats: the framework on the VM does not fit the runtime version.",
     "RunInterrupted": "The next try resumes from the newest whole checkpoint.",
     "StorageUnreachable": "The TPU stays and the run is tried again. Check the bucket and the VM's service account.",
+    "RunStopped": "The TPU is deleted, what the run wrote is kept. Clear the task to go on from the newest checkpoint.",
     "RunStalled": "The run is stopped and tried again. Look at the last lines of its log.",
     "RunFailed": "The TPU is deleted, log and output are kept. The message ends with the last lines of the log.",
     "BudgetExhausted": "Raise max_preemptions, or save checkpoints more often, and clear the run: it resumes where it was.",

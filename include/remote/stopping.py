@@ -24,6 +24,7 @@ class Stopping:
 
     def __init__(self, run: RunDir, job: dict[str, Any]) -> None:
         self.requested = False
+        self.by_command = False  # not by whoever ends all processes of a machine, as its shutdown does
         self.past_deadline = False
         self._run = run
         self._job = job
@@ -63,6 +64,7 @@ class Stopping:
         if self._asked:
             self._asked, self.requested = False, True
             request = self._run.read(protocol.STOP_REQUEST_FILE) or {}
+            self.by_command = self.by_command or bool(request)
             self._begin(float(request.get("grace_secs", self._grace)), find)
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             procs.kill(find)

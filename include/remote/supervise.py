@@ -64,6 +64,7 @@ class Supervisor:
             "signal_name": "" if ending.signal is None else signal.Signals(ending.signal).name,
             "phase": phase,
             "stopped": self._stopping.requested,
+            "stop_command": self._stopping.by_command,
             "deadline": self._stopping.past_deadline,
             "stalled": self._stall.stalled,
             "stalled_secs": round(self._stall.seconds, 1),

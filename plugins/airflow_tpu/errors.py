@@ -37,6 +37,7 @@ leaf decides its own fate. *never* fails the task at once, *soon* re-creates or 
     │   ├── RunInterrupted     soon        exit 75, 76, or a signal while the TPU was being taken away
     │   ├── StorageUnreachable soon        exit 74
     │   ├── RunStalled         soon
+    │   ├── RunStopped         never       by the stop command: a person's wish
     │   └── RunFailed          never       the user's code: exit status and last lines
     ├── DeadlineExceeded       never
     ├── WindowClosed           never   no TPU in time; the run is skipped, not failed
@@ -280,6 +281,10 @@ class RunStalled(RemoteError):
     """No progress for too long."""
 
     retry = Retry.SOON
+
+
+class RunStopped(RemoteError):
+    """A person stopped the run with the runner's stop command: only a person starts it again."""
 
 
 class RunFailed(RemoteError):

@@ -41,6 +41,7 @@ def test_a_run_that_listens_ends_by_itself(machine: Machine) -> None:
     answer = machine.stop(20.0)
     assert answer["state"] == "finished"
     assert (answer["result"]["exit_code"], answer["result"]["stopped"]) == (75, True)
+    assert answer["result"]["stop_command"] is True
 
 
 def test_the_stop_file_is_there_before_the_signal(machine: Machine) -> None:
@@ -73,7 +74,7 @@ def test_the_machine_going_down_is_a_request_to_stop(machine: Machine) -> None:
     wait_for(machine, b"ready")
     os.kill(machine.recorded()["supervisor_pid"], signal.SIGTERM)
     result = machine.result()
-    assert (result["exit_code"], result["stopped"]) == (75, True)
+    assert (result["exit_code"], result["stopped"], result["stop_command"]) == (75, True, False)
 
 
 def test_stopping_twice_or_after_the_end_changes_nothing(machine: Machine) -> None:

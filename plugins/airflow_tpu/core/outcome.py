@@ -14,6 +14,7 @@ from airflow_tpu.core.tpu import Phase, QueuedView, Tier, TPUView
 from airflow_tpu.errors import (
     HostLost,
     RemoteError,
+    RunStopped,
     TPUError,
     TPULost,
     TPUMaintenance,
@@ -83,12 +84,12 @@ def final_error(error: TPUError | None, lost: TPULost | None) -> TPUError | None
     """How a run really ended: whatever befell it on a TPU that was being taken away is the TPU's loss.
 
     A framework whose chips disappear ends with any exit code it likes. A bug that meets a preemption by chance costs
-    one more attempt, which shows it again.
+    one more attempt, which shows it again. Only who stopped the run on purpose wants no other attempt.
 
     :param error: what the run's result stands for, None for success.
     :param lost: what has become of the TPU, None while it lives.
     """
-    if error is None or lost is None or not isinstance(error, RemoteError):
+    if error is None or lost is None or not isinstance(error, RemoteError) or isinstance(error, RunStopped):
         return error
     return type(lost)(f"{lost} The run on it: {error}", lost.at)
 

@@ -18,6 +18,7 @@ from airflow_tpu.errors import (
     RunFailed,
     RunInterrupted,
     RunStalled,
+    RunStopped,
     StorageUnreachable,
     TPUError,
 )
@@ -50,6 +51,7 @@ class RunResult:
     :param signal: number of the signal, None if it exited.
     :param phase: ``restore`` (checkpoints from the bucket), ``setup`` (installing requirements) or ``run``.
     :param stopped: somebody asked it to stop.
+    :param stop_command: it was the runner's stop command that asked, which is what a person does.
     :param deadline: it was stopped because its deadline had passed.
     :param overtaken: it was stopped because a newer attempt has taken the run over.
     :param stalled: it was stopped because nothing of it changed any more.
@@ -71,6 +73,7 @@ class RunResult:
     signal: int | None = None
     phase: str = "run"
     stopped: bool = False
+    stop_command: bool = False
     deadline: bool = False
     overtaken: bool = False
     stalled: bool = False
@@ -158,6 +161,8 @@ def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:
         return _of_success(result)
     if result.overtaken or result.deadline or result.stalled:
         return _of_supervisor(result)
+    if result.stop_command:
+        return RunStopped(_of_command(result))
     if result.phase == "setup" and _ended_by_itself(result):
         return _failed(result, "the requirements could not be installed", tail)
     if result.exit_code in _STOPPED:
@@ -191,6 +196,14 @@ def _of_stall(result: RunResult) -> str:
         f"nothing changed for {result.stalled_secs:.0f} s, neither the log ({result.log_size} bytes) nor progress.json "
         f"nor any file of the output or the checkpoints, so the run was stopped ({result.how}); a new attempt resumes. "
         f"A script that is silent for longer needs a higher stall_minutes.{step}"
+    )
+
+
+def _of_command(result: RunResult) -> str:
+    step = "" if result.last_durable_step is None else f" Its checkpoint of step {result.last_durable_step} is safe."
+    return (
+        f"somebody stopped the run with the runner's stop command ({result.how}), so it is not tried again.{step} "
+        "To go on, clear this task: it resumes from the newest checkpoint"
     )
 
 

@@ -16,6 +16,7 @@ from airflow_tpu.errors import (
     HostLost,
     RunFailed,
     RunInterrupted,
+    RunStopped,
     StorageUnreachable,
     TPUError,
     TPULost,
@@ -150,3 +151,11 @@ def test_exit_code_and_node_together(ended: tuple[RunResult, Leaf], lost: TPULos
     if error is not None and lost is not None:
         assert isinstance(error, TPULost)
         assert (error.at, str(lost) in str(error), result.how in str(error)) == (AT, True, True)
+
+
+def test_a_persons_stop_outlives_the_tpu() -> None:
+    """A run that somebody stopped is not started again because its TPU was taken away right after."""
+    error = classify_exit(RunResult(75, stopped=True, stop_command=True, last_durable_step=40))
+    assert isinstance(error, RunStopped)
+    assert "step 40 is safe" in str(error)
+    assert final_error(error, TPUPreempted("gone", AT)) is error
