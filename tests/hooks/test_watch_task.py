@@ -77,9 +77,13 @@ def test_a_notice_is_given_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> 
     ended = "\n".join("start: 2020-01-01" if line.startswith("start:") else line for line in text.splitlines())
     site.storage.upload(bucket_name=BUCKET, object_name="grant.yaml", data=ended.replace("days: ", "days: 30 # "))
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", f"gs://{BUCKET}/grant.yaml")
+    root = f"gs://{BUCKET}/{site.grant.prefix}/models/digits"
+    for name in ("champion.json", "versions/1.json", "versions/2.json"):
+        site.storage.write_json(f"{root}/{name}", {})
     events = OutletEventAccessors()
     notice = CloudTPUGrantNoticeOperator(task_id="notice")
     told = notice.execute(context_of(outlet_events=events))
     assert "every TPU is billed" in told
+    assert "Models: digits (2 version(s))." in told
     assert events[Asset(NOTICE_ASSET)].extra == {"days": 0, "text": told}
     assert notice.execute(context_of(outlet_events=OutletEventAccessors())) == ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from airflow_tpu.core.allowance import Allowance
+from airflow_tpu.core.extension import extension_text
 from airflow_tpu.core.grant_file import Grant
 from airflow_tpu.core.inventory import Inventory, InventoryItem
 from airflow_tpu.core.usage import Usage
@@ -53,21 +55,16 @@ def standing(grant: Grant, inventory: Inventory, usage: Usage, now: datetime) ->
     return lines
 
 
-def extension_text(grant: Grant, usage: Usage) -> list[str]:
-    """What an extension request asks for: use per allowance, runs, and preemptions that were survived."""
-    runs = {(row.opened.dag_id, row.opened.run_id) for row in usage.rows}
-    lines = [f"Project {grant.project_id} ({grant.project_number}), {len(runs)} training run(s) on Cloud TPUs."]
-    lines += [f"{name}: {total.chip_hours:.1f} chip-hours" for name, total in sorted(usage.by_allowance.items())]
-    # Every incarnation of a run after its first one replaced a TPU that was lost.
-    lines.append(f"{len(usage.rows) - len(runs)} TPU(s) were replaced after a loss, and the run went on.")
-    return [*lines, f"Artifacts, models and the ledger: gs://{grant.bucket}/{grant.prefix}/"]
+def notice(grant: Grant, usage: Usage, stage: int, models: Mapping[str, int] | None = None) -> str:
+    """The text of the notice of a stage.
 
-
-def notice(grant: Grant, usage: Usage, stage: int) -> str:
-    """The text of the notice of a stage."""
+    :param usage: everything since the ledger began.
+    :param stage: days before the end.
+    :param models: number of versions of each model in the bucket.
+    """
     ends = f"{grant.ends_at.astimezone(ZoneInfo(grant.timezone)):%Y-%m-%d %H:%M} {grant.timezone}"
     head = f"The grant ended {ends}: every TPU is billed." if stage == 0 else f"The grant ends {ends}."
-    return "\n".join([head, "For the extension request:", *extension_text(grant, usage)])
+    return "\n".join([head, "For the extension request:", *extension_text(grant, usage, models or {})])
 
 
 def _about(row: Allowance, item: InventoryItem) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,6 +187,16 @@ def describe(bench: Workbench, dag_run: Any, found: str, output: tuple[str, Mapp
         usage={name: usage[name] for name in ("covered", "not_covered", "not_free")},
         acknowledgement=ACKNOWLEDGEMENT,
     )
+
+
+def versions_by_model(hook: ArtifactsHook, root: str) -> dict[str, int]:
+    """How many versions of each model are kept.
+
+    :param hook: Cloud Storage.
+    :param root: ``gs://bucket/prefix`` of the grant.
+    """
+    paths = (info.name.split("/") for info in hook.listing(f"{root}/models/"))
+    return dict(Counter(path[-3] for path in paths if len(path) > 2 and path[-2] == "versions"))
 
 
 def revision(folder: Path) -> str:

@@ -35,6 +35,7 @@ class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
     def execute(self, context: Context) -> str:
         """Decide, tell, and write down that it was told."""
         from airflow_tpu.core.grant_watch import due_stage, notice
+        from airflow_tpu.hooks.model import versions_by_model
 
         bench, now = self.bench(context), dt.datetime.now(dt.UTC)
         stage = due_stage(bench.grant, now)
@@ -42,7 +43,7 @@ class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
         uri = f"{bench.ledger.root}/notices/{bench.grant.ends_at:%Y%m%dT%H%MZ}-{stage}.json"
         if stage is None or bench.storage.read_json(uri) is not None:
             return ""
-        text = notice(bench.grant, _usage(bench, now), stage)
+        text = notice(bench.grant, _usage(bench, now), stage, versions_by_model(bench.storage, bench.ledger.root))
         for line in text.splitlines():
             self.log.warning("%s", line)
         context["outlet_events"][Asset(NOTICE_ASSET)].extra = {"days": stage, "text": text}

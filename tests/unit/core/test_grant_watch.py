@@ -10,9 +10,11 @@ import pytest
 from airflow_tpu.core.catalogue import Catalogue
 from airflow_tpu.core.grant import Grant, Inventory, InventoryItem
 from airflow_tpu.core.grant_watch import due_stage, notice, standing, uncovered
+from airflow_tpu.core.ledger import Closed, EndReason
+from airflow_tpu.core.report import ACKNOWLEDGEMENT
 from airflow_tpu.core.tpu import Tier
 from airflow_tpu.core.usage import fold
-from tests.unit.core.made_ledger import ROW, opened
+from tests.unit.core.made_ledger import ASKED, ROW, closed, opened
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 
@@ -61,14 +63,41 @@ def test_after_the_end_everything_alive_is_billed(local_grant: Grant) -> None:
     assert uncovered(local_grant, Inventory((item(),)), local_grant.ends_at - timedelta(seconds=1)) == []
 
 
-def test_standing_and_extension_text(local_grant: Grant, catalogue: Catalogue) -> None:
-    """What is idle and used stands beside each allowance; the request counts runs and replaced TPUs."""
+def test_standing(local_grant: Grant, catalogue: Catalogue) -> None:
+    """What is idle and used stands beside each allowance."""
     usage = fold([opened(), opened("tpu-train-0123456789-2")], catalogue, NOW)
     lines = standing(local_grant, Inventory((item(),), ("us-central2-b",)), usage, NOW)
     hours = usage.by_allowance[ROW].chip_hours
     assert f"{ROW}: idle 4 devices; used {hours:.1f} chip-hours" in lines
     assert any("us-central2-b: idle unknown, its zone did not answer" in line for line in lines)
-    text = notice(local_grant, usage, 7)
-    assert "1 training run(s)" in text
-    assert "1 TPU(s) were replaced after a loss" in text
-    assert f"{ROW}: {hours:.1f} chip-hours" in text
+
+
+def test_notice_gives_the_facts_for_an_extension(local_grant: Grant, catalogue: Catalogue) -> None:
+    """Under the end of the grant stand use per allowance, runs, TPUs taken by reason, models and the sentence owed."""
+    nodes = [f"tpu-train-0123456789-{number}" for number in range(1, 4)]
+    reasons = [EndReason.PREEMPTED, EndReason.VANISHED, EndReason.FINISHED]
+    events = [
+        *(opened(node, requested_at=ASKED + timedelta(minutes=number)) for number, node in enumerate(nodes)),
+        *(closed(node, reason=reason) for node, reason in zip(nodes, reasons, strict=True)),
+        opened("tpu-other-1", run="other", run_id="manual__2"),
+        closed("tpu-other-1", reason=EndReason.PREEMPTED),
+    ]
+    usage = fold(events, catalogue, NOW)
+    lines = notice(local_grant, usage, 7, {"digits": 12, "a": 1}).splitlines()
+    assert any("2 training run(s)" in line for line in lines)
+    assert f"{ROW}: {usage.by_allowance[ROW].chip_hours:.1f} chip-hours" in lines
+    assert "3 TPU(s) were taken away (2 preempted, 1 vanished); after 2 of them the run went on with another." in lines
+    assert "Models: a (1 version(s)), digits (12 version(s))." in lines
+    assert lines[-1].endswith(ACKNOWLEDGEMENT)
+
+
+def test_a_new_tpu_that_never_came_is_no_rescue(local_grant: Grant, catalogue: Catalogue) -> None:
+    """A preemption is survived only if a later TPU of the run was READY; without any it is said that there is none."""
+    first, second = "tpu-train-0123456789-1", "tpu-train-0123456789-2"
+    never = Closed(second, None, None, EndReason.NEVER_READY)
+    again = opened(second, requested_at=ASKED + timedelta(hours=3))
+    events = [opened(first), closed(first, reason=EndReason.PREEMPTED), again, never]
+    assert "after 0 of them the run went on" in notice(local_grant, fold(events, catalogue, NOW), 1)
+    quiet = notice(local_grant, fold([opened(), closed()], catalogue, NOW), 1)
+    assert "No TPU was taken away" in quiet
+    assert "No model has been registered" in quiet
