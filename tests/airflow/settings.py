@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.airflow.installed import write_metadata
 from tests.scripts.whole_chain import ROOT
 
 CONFIG = Path(__file__).parent / "files" / "config"
@@ -16,15 +18,19 @@ PRELOAD = (
 )
 """What a task of ours imports; the scheduler and the Celery worker, whose forks the tasks are, do it once."""
 
+PASSWORD = "only for these tests"
+"""Of the user ``admin``."""
+_PASSWORDS = "passwords.json"
+_SITE = "site"
+
 _CORE = {
-    "plugins_folder": str(ROOT / "plugins"),
     "load_examples": "False",
     "executor": "LocalExecutor,CeleryExecutor",
     # A run that is followed in its worker holds a place for as long as its story goes on.
     "parallelism": "32",
     "dags_are_paused_at_creation": "False",
     "dagbag_import_timeout": "120",
-    "simple_auth_manager_all_admins": "True",
+    "simple_auth_manager_users": "admin:admin",
     "hostname_callable": "airflow_local_settings.host",
     "fernet_key": "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
 }
@@ -53,12 +59,25 @@ class Servers:
     api: str
 
 
+def furnish(home: Path) -> None:
+    """Write who may log in, and make Airflow believe that the package is installed."""
+    (home / _PASSWORDS).write_text(json.dumps({"admin": PASSWORD}), encoding="utf-8")
+    write_metadata(home / _SITE)
+
+
 def environment(home: Path, dags: Path, servers: Servers) -> dict[str, str]:
     """Environment of every process; settings of this test process's own Airflow are left out."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     sections = {
         **_QUICK,
-        "core": {**_CORE, "dags_folder": str(dags), "execution_api_server_url": f"{servers.api}/execution/"},
+        "core": {
+            **_CORE,
+            "dags_folder": str(dags),
+            # Empty: the package brings its plugin.
+            "plugins_folder": str(home / "plugins"),
+            "execution_api_server_url": f"{servers.api}/execution/",
+            "simple_auth_manager_passwords_file": str(home / _PASSWORDS),
+        },
         "database": {"sql_alchemy_conn": servers.database},
         "celery": {
             "broker_url": servers.broker,
@@ -79,7 +98,7 @@ def environment(home: Path, dags: Path, servers: Servers) -> dict[str, str]:
         **own,
         **options,
         "AIRFLOW_HOME": str(home),
-        "PYTHONPATH": f"{ROOT / 'plugins'}{os.pathsep}{CONFIG}",
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "plugins", CONFIG, home / _SITE))),
         "SPT_NOENV": "1",  # setproctitle would write over the environment, by which the processes are found
         "NO_PROXY": "127.0.0.1",
         "no_proxy": "127.0.0.1",

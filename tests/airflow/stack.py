@@ -17,8 +17,8 @@ from localcloud.testing import eventually
 from scripts.processes import MARK, bears, marked
 from scripts.wait_healthy import PARTS, get
 from tests.airflow.database import postgresql, redis
-from tests.airflow.settings import PRELOAD, Servers, environment
-from tests.compose.rest import Client
+from tests.airflow.settings import PASSWORD, PRELOAD, Servers, environment, furnish
+from tests.compose.rest import Client, log_in
 from tests.scripts.whole_chain import free_port
 
 BOOT_SECONDS = 240.0
@@ -53,6 +53,7 @@ class Stack:
             servers = Servers(database, broker, self.url)
             settings = environment(self.folder, self.dags, servers)
             self._environment = {**settings, **self._connections, MARK: self._mark}
+            furnish(self.folder)
             ending.callback(self._end)
             self._migrate()
             for name in COMPONENTS:
@@ -68,9 +69,7 @@ class Stack:
 
     def client(self) -> Client:
         """A user of the REST API with all rights."""
-        answer = get(f"{self.url}/auth/token")
-        assert answer is not None, "the api-server gives no token"
-        return Client(self.url, answer["access_token"])
+        return log_in(self.url, PASSWORD)
 
     def start(self, name: str) -> None:
         """Start a component, or start it again."""

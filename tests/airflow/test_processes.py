@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from localcloud.testing import eventually
+from tests.airflow.browsing import looks_around, trains
 from tests.airflow.runs import PATIENCE, POLL, TrainingRun, refusal, status_of
 from tests.airflow.stage import Stage, together
 from tests.airflow.variants import BROKEN, CELERY, PAUSED, REMOVED, TIMED, TRAIN, WORKING
@@ -224,6 +225,22 @@ def test_celery(run: TrainingRun) -> None:
     run.let_end()
     ends_green(run)
     assert "tpu_train_celery" in run.stack.log("worker")
+
+
+# --- in a browser ---
+
+
+@together(TRAIN)
+def test_in_the_browser(run: TrainingRun) -> None:
+    """Somebody logs in, fills in the form, presses Trigger and sees log, usage page, a green grid and the links."""
+    trains(run)
+    ends_green(run)
+
+
+@together(TRAIN)
+def test_pages(run: TrainingRun) -> None:
+    """Airflow lists provider, plugin and connection type, and every field of the form is found by its name."""
+    looks_around(run)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

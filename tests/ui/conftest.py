@@ -12,6 +12,7 @@ import pytest
 from airflow_tpu.hooks.artifacts import ArtifactsHook
 from localcloud.server import LocalCloudConfig
 from localcloud.testing import BackgroundCloud
+from tests.ui.chromium import pictures
 from tests.ui.invented import BUCKET, Project
 
 # Long enough for the algorithm that Airflow signs tokens with; its own random default is not, and warns.
@@ -46,7 +47,5 @@ def database() -> None:
 
 @pytest.fixture(scope="session")
 def out() -> Path:
-    """Where screenshots go; CI keeps this folder."""
-    folder = Path(__file__).parents[2] / ".ci" / "out"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    """Where screenshots go."""
+    return pictures()

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, FrameLocator, Page, Request, Route, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, FrameLocator, Page, Request, Route
 
 from airflow_tpu.ui.snapshot import Snapshot
 from airflow_tpu.ui.views import page as view
+from tests.ui.chromium import chromium
 from tests.ui.invented import LIVING, V3, Project, closed_like, opened
 from tests.ui.made import ALL, NOW
 from tests.ui.saved import folder, moved, saved_events
@@ -23,16 +23,6 @@ from tests.ui.server import api_server
 
 pytestmark = pytest.mark.slow
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTHS = (1280, 390)
 THEMES = ("light", "dark")
 PAGE = "/airflow-tpu/"
@@ -88,13 +78,8 @@ def url(project: Project, database: None, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A headless Chromium of this machine."""
-    path = next((found for found in map(shutil.which, NAMES) if found), None)
-    if path is None:
-        pytest.fail("This test needs Chromium. Install it: apt-get install chromium (.ci/run does it).")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture
