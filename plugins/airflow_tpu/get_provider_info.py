@@ -43,6 +43,10 @@ def _modules(role: str, *nouns: str) -> dict[str, Any]:
 
 
 def _options() -> dict[str, dict[str, Any]]:
+    return {**_places(), **_habits()}
+
+
+def _places() -> dict[str, dict[str, Any]]:
     return {
         "include_dir": _option(
             "Directory that holds remote, train, grants and catalogue. Empty: the one beside the plugins folder, "
@@ -65,6 +69,11 @@ def _options() -> dict[str, dict[str, Any]]:
             "separated by commas.",
             "localcloud",
         ),
+    }
+
+
+def _habits() -> dict[str, dict[str, Any]]:
+    return {
         "inline_seconds": _option(
             "Waits up to so many seconds are answered in the worker, without a trigger.",
             "60",
