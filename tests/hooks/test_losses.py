@@ -15,7 +15,15 @@ from airflow_tpu.core.events import error_event
 from airflow_tpu.core.interruption import Interruption, Reached
 from airflow_tpu.core.lease import Lease
 from airflow_tpu.core.ledger import Closed, EndReason
-from airflow_tpu.errors import BudgetExhausted, HostLost, RunInterrupted, TPULost, TPUMaintenance, TPUPreempted
+from airflow_tpu.errors import (
+    BudgetExhausted,
+    HostLost,
+    RunInterrupted,
+    RunStalled,
+    TPULost,
+    TPUMaintenance,
+    TPUPreempted,
+)
 from airflow_tpu.hooks.grant import store_root
 from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.ledger import LedgerStore
@@ -170,3 +178,15 @@ def test_run_that_is_interrupted_on_a_living_tpu_goes_on_there(training: Trainin
         training.wake({"status": "finished", "result": result})
     assert training.closed == []
     assert training.xcom["interruption"]["lost_seconds"] == pytest.approx(30, abs=5)
+
+
+def test_second_stall_on_a_tpu_ends_the_tpu(training: Training) -> None:
+    """A run that stalls goes on where it is; one that stalls there again gets another TPU, and this one is deleted."""
+    with pytest.raises(RunStalled):
+        training.wake(error_event(RunStalled("nothing changed")))
+    assert training.closed == []
+    assert training.site.calls("DeleteNode") == []
+    with pytest.raises(RunStalled):
+        training.wake(error_event(RunStalled("nothing changed")))
+    assert [event.node_id for event in training.closed] == [NODE_ID]
+    assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]

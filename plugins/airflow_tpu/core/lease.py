@@ -21,6 +21,7 @@ class Life:
     :param source: whose clock that is.
     :param training_seconds: how long the script ran on it.
     :param artifact_bytes: bytes it wrote to the bucket.
+    :param stalls: how often the run stalled on it.
     :param ended_at: when its READY time ended if the delete that was asked for takes effect, None before.
     :param end_reason: why it ended.
     :param end_source: whose clock that is.
@@ -30,6 +31,7 @@ class Life:
     source: TimeSource = TimeSource.OBSERVED
     training_seconds: float = 0.0
     artifact_bytes: int = 0
+    stalls: int = 0
     ended_at: dt.datetime | None = None
     end_reason: EndReason | None = None
     end_source: TimeSource = TimeSource.OBSERVED

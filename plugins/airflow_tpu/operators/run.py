@@ -16,7 +16,7 @@ from airflow_tpu.core.logstream import LineAssembler
 from airflow_tpu.core.outcome import final_error
 from airflow_tpu.core.plan import artifacts_uri
 from airflow_tpu.core.run import RunResult, classify_exit
-from airflow_tpu.errors import ArtifactsLost, BudgetExhausted, ConnectionFailed, TPUError, TPULost
+from airflow_tpu.errors import ArtifactsLost, BudgetExhausted, ConnectionFailed, RunStalled, TPUError, TPULost
 from airflow_tpu.hooks.phases import phase
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.links.tpu import CloudTPUNodeLink
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 _SHOWN_LINES = 20
 """How much of the log an error repeats; all of it is in the task log and in the bucket."""
+
+STALLS_PER_TPU = 2
+"""Stalls on one TPU after which the TPU counts as what is wrong: a device that stays busy stalls every attempt."""
 
 INTERRUPTION = "interruption"
 """XCom key under which a try that lost its run says what that cost."""
@@ -103,10 +106,21 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         except TPUError as error:
             if isinstance(error, TPULost):
                 self.close_lost(bench, lease, node, error)
+            elif isinstance(error, RunStalled):
+                self._count_stall(bench, lease, node)
             exhausted = self._spend(context, bench, lease, error)
             if exhausted is not None:
                 raise exhausted from error
             raise
+
+    def _count_stall(self, bench: Workbench, lease: Lease, node: str) -> None:
+        """After a second stall on a TPU the next try begins with another one."""
+        node_id = node.rsplit("/", 1)[-1]
+        lease = bench.leases.update(lease, lambda now: now.with_life(node_id, stalls=now.life(node_id).stalls + 1))
+        stalls = lease.life(node_id).stalls
+        if stalls >= STALLS_PER_TPU:
+            self.log.warning("the run has stalled %d times on %s: it is deleted, and replaced", stalls, node_id)
+            self._clean_up(bench, lease)
 
     def _spend(self, context: Context, bench: Workbench, lease: Lease, error: TPUError) -> BudgetExhausted | None:
         from airflow_tpu.hooks.spending import Ended, spend
