@@ -289,18 +289,6 @@ def test_a_secret_in_a_wrong_place_is_not_repeated(catalogue: Catalogue, changes
     assert "ghp_" not in str(caught.value)
 
 
-def test_special_tokens_of_a_language_model_are_not_secrets(catalogue: Catalogue) -> None:
-    """Short values of TOKEN variables are settings, and an empty password is none."""
-    text = "PAD_TOKEN=[PAD]\nMAX_TOKEN=512\nDB_PASSWORD="
-    assert len(RunConf.parse({**GOOD, "environment": text}, catalogue).environment) == 3
-
-
-def test_paths_are_not_secrets(catalogue: Catalogue) -> None:
-    """A variable that holds the path of a credential is no secret."""
-    text = "GOOGLE_APPLICATION_CREDENTIALS=/etc/key.json\nAPI_KEY=projects/p/secrets/s"
-    assert len(RunConf.parse({**GOOD, "environment": text}, catalogue).environment) == 2
-
-
 @pytest.mark.parametrize(("kind", "nearest"), [("v2-32", "v2-8"), ("v4-64", "v4-8"), ("v5litepod-16", "v5litepod-8")])
 def test_pods_are_refused_with_the_types_there_are(catalogue: Catalogue, kind: str, nearest: str) -> None:
     """This version drives one worker; a pod slice is refused with the largest single-host type of its generation."""
