@@ -17,7 +17,8 @@ from airflow_tpu.ui.snapshot import Snapshot
 from airflow_tpu.ui.views import page as view
 from tests.ui.chromium import chromium
 from tests.ui.invented import LIVING, V3, Project, closed_like, opened
-from tests.ui.made import ALL, NOW
+from tests.ui.made import ALL, NOW, closed, snapshot
+from tests.ui.made import opened as made_opened
 from tests.ui.saved import folder, moved, saved_events
 from tests.ui.server import api_server
 
@@ -219,6 +220,15 @@ def test_what_is_unknown_looks_unknown(shown: Visit, out: Path) -> None:
     sections = page.locator("main section:not(:first-child)").all_inner_texts()
     assert [text for text in sections if "unknown" not in text] == []
     assert page.evaluate("document.documentElement.scrollWidth") <= shown.width
+
+
+def test_a_short_run_is_no_zero(shown: Visit) -> None:
+    """The name of the chart tells of the minutes of a first run, too."""
+    event = made_opened()
+    data = view(snapshot(events=[event, closed(event, hours=0.01)]), ALL)
+    shown.page.route("**/airflow-tpu/data", lambda route: route.fulfill(json={"state": "ready", **data}))
+    shown.page.reload()
+    shown.page.get_by_role("img", name=re.compile("Totals: tpu_train 0.040.")).wait_for()
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,8 @@ function date(seconds) {
 }
 
 function summary(days, series) {
-  const total = (values) => values.reduce((sum, value) => sum + value, 0).toFixed(1);
-  const parts = series.map((one) => `${one.name} ${total(one.values)}`);
+  const total = (values) => values.reduce((sum, value) => sum + value, 0);
+  const figure = (value) => (value < 1 ? value.toPrecision(2) : value.toFixed(1));
+  const parts = series.map((one) => `${one.name} ${figure(total(one.values))}`);
   return `Chip-hours per day from ${days[0]} to ${days.at(-1)}, stacked by DAG. Totals: ${parts.join(", ") || "none"}. The table below has every day.`;
 }
