@@ -148,6 +148,7 @@ def delete(store: Store, name: str, conditions: Preconditions) -> None:
         parts = store.query("SELECT blob FROM parts WHERE upload IN (SELECT id FROM uploads WHERE bucket = ?)", name)
         store.query("DELETE FROM parts WHERE upload IN (SELECT id FROM uploads WHERE bucket = ?)", name)
         store.query("DELETE FROM uploads WHERE bucket = ?", name)
+        store.query("DELETE FROM soft_deleted WHERE bucket = ?", name)
         store.query("DELETE FROM buckets WHERE name = ?", name)
         store.discard(*(row["blob"] for row in [*uploads, *parts] if row["blob"]))
 

@@ -27,6 +27,7 @@ class Query:
     :param start: names must not be smaller (UTF-8 byte order).
     :param end: names must be smaller; empty for no bound.
     :param versions: noncurrent generations too.
+    :param soft_deleted: soft-deleted generations and no others.
     :param trailing: an object whose name ends with the first delimiter is listed beside its prefix.
     :param glob: names must match it; ``None`` for all.
     :param limit: longest page; objects and prefixes count together.
@@ -38,6 +39,7 @@ class Query:
     start: str
     end: str
     versions: bool
+    soft_deleted: bool
     trailing: bool
     glob: re.Pattern[str] | None
     limit: int
@@ -54,12 +56,15 @@ class Query:
         size = call.number("maxResults")
         if size is not None and size < 0:
             raise GCSError(400, "invalid", f"Invalid value for maxResults: {size}")
+        if call.flag("versions") and call.flag("softDeleted"):
+            raise GCSError(400, "invalid", "versions and softDeleted cannot both be true.")
         return cls(
             prefix=query.get("prefix", ""),
             delimiter=query.get("delimiter", ""),
             start=query.get("startOffset", ""),
             end=query.get("endOffset", ""),
             versions=call.flag("versions"),
+            soft_deleted=call.flag("softDeleted"),
             trailing=call.flag("includeTrailingDelimiter"),
             glob=glob_pattern(glob) if glob else None,
             limit=min(size or MAX_PAGE, MAX_PAGE),
@@ -127,6 +132,16 @@ def _entries(store: Store, bucket: str, query: Query) -> Iterator[Generation | s
 
 
 def _rows(store: Store, bucket: str, query: Query, after: tuple[str, int]) -> list[Generation]:
+    if query.soft_deleted:
+        rows = store.query(
+            "SELECT * FROM soft_deleted WHERE bucket = ? AND (name, generation) > (?, ?) AND hard_delete > ? "
+            "ORDER BY name, generation LIMIT ?",
+            bucket,
+            *after,
+            store.timestamp(),
+            min(_BATCH, query.limit + 1),
+        )
+        return [Generation.of_row(row) for row in rows]
     rows = store.query(
         "SELECT * FROM objects WHERE bucket = ? AND (name, generation) > (?, ?) AND live >= ? "
         "ORDER BY name, generation LIMIT ?",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from localcloud.gcs import buckets, errors
+from localcloud.gcs import buckets, errors, soft_delete
 from localcloud.gcs.blobs import Content
 from localcloud.gcs.errors import GCSError
 from localcloud.gcs.names import check_object_name
@@ -154,13 +154,14 @@ def _retire(store: Store, bucket: str, name: str) -> None:
 
 
 def _erase(store: Store, row: Generation) -> None:
-    """Remove a generation for ever.
+    """Remove a generation; of one that the bucket's soft-delete policy keeps a description is left.
 
     :raises GCSError: 403 if it is held.
     """
     if row.meta.get("temporaryHold") or row.meta.get("eventBasedHold"):
         text = f"Object '{row.bucket}/{row.name}' is under active hold and cannot be deleted, overwritten or archived."
         raise GCSError(403, "forbidden", text)
+    soft_delete.remember(store, buckets.find(store, row.bucket), row.generation, row.name)
     sql = "DELETE FROM objects WHERE bucket = ? AND name = ? AND generation = ?"
     store.query(sql, row.bucket, row.name, row.generation)
     store.discard(row.content.blob)

@@ -1,6 +1,7 @@
 """What a bucket keeps although it was deleted: soft delete, retention, as Google shows them.
 
-The policies are kept and shown, not carried out: a deleted object is gone here at once.
+The policies are kept and shown. Of what soft delete keeps only the description is left here, for listings; retention is
+not carried out.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ def settled(config: dict[str, Any], before: dict[str, Any], now: str) -> dict[st
     """
     changed = {name: config[name] for name in _SECONDS if config.get(name) and config[name] != before.get(name)}
     return {**config, **{name: _answer(name, policy, now) for name, policy in changed.items()}}
+
+
+def soft_delete_seconds(config: dict[str, Any]) -> int:
+    """Return how long a bucket with these settings keeps what is deleted, 0 for not at all."""
+    return max(0, _number((config.get(SOFT_DELETE) or {}).get(_SECONDS[SOFT_DELETE])))
 
 
 def _answer(name: str, policy: dict[str, Any], now: str) -> dict[str, Any]:

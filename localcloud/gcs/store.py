@@ -29,6 +29,12 @@ CREATE TABLE IF NOT EXISTS objects (
   live INTEGER NOT NULL, size INTEGER NOT NULL, md5 TEXT, crc32c TEXT NOT NULL, components INTEGER,
   blob TEXT NOT NULL, created TEXT NOT NULL, updated TEXT NOT NULL, deleted TEXT, meta TEXT NOT NULL,
   PRIMARY KEY (bucket, name, generation));
+CREATE TABLE IF NOT EXISTS soft_deleted (
+  bucket TEXT NOT NULL, name TEXT NOT NULL, generation INTEGER NOT NULL, metageneration INTEGER NOT NULL,
+  live INTEGER NOT NULL, size INTEGER NOT NULL, md5 TEXT, crc32c TEXT NOT NULL, components INTEGER,
+  blob TEXT NOT NULL, created TEXT NOT NULL, updated TEXT NOT NULL, deleted TEXT, meta TEXT NOT NULL,
+  hard_delete TEXT NOT NULL, PRIMARY KEY (bucket, name, generation));
+CREATE INDEX IF NOT EXISTS soft_deleted_until ON soft_deleted (hard_delete);
 CREATE UNIQUE INDEX IF NOT EXISTS one_live_generation ON objects (bucket, name) WHERE live = 1;
 CREATE TABLE IF NOT EXISTS uploads (
   id TEXT PRIMARY KEY, kind TEXT NOT NULL, bucket TEXT NOT NULL, name TEXT NOT NULL, meta TEXT NOT NULL,
@@ -40,6 +46,11 @@ CREATE TABLE IF NOT EXISTS parts (
 CREATE TABLE IF NOT EXISTS last_generation (value INTEGER NOT NULL);
 INSERT INTO last_generation SELECT 0 WHERE NOT EXISTS (SELECT * FROM last_generation);
 """
+
+
+def rfc3339(moment: datetime) -> str:
+    """Return an instant in UTC in the form of the JSON interface (milliseconds, Z); such texts sort by time."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
 class Store:
@@ -121,7 +132,7 @@ class Store:
 
     def timestamp(self) -> str:
         """Return the time in the form of the JSON interface (RFC 3339, milliseconds, Z)."""
-        return self.now().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        return rfc3339(self.now())
 
     def close(self) -> None:
         """Close the database."""

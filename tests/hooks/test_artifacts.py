@@ -27,6 +27,18 @@ def test_location_of_a_missing_bucket_is_a_fault_of_the_form(site: Site) -> None
         site.storage.location("no-such-bucket")
 
 
+def test_what_was_removed_is_billed_on(site: Site) -> None:
+    """Bytes of replaced and removed objects are counted below the text of the URI; a refused listing is unknown."""
+    for data in (b"12345", b"123"):
+        site.storage.upload(bucket_name=BUCKET, object_name="kept/a", data=data)
+    site.storage.upload(bucket_name=BUCKET, object_name="kept/b", data=b"1234567")
+    site.storage.remove(f"gs://{BUCKET}/kept/b")
+    assert site.storage.soft_deleted(f"gs://{BUCKET}/kept/") == 12
+    assert site.storage.soft_deleted(f"gs://{BUCKET}/other/") == 0
+    site.cloud.add_fault("gcs.request", {"bucket": BUCKET}, action="403")
+    assert site.storage.soft_deleted(f"gs://{BUCKET}/kept/") is None
+
+
 def test_write_only_if_absent(site: Site) -> None:
     """With generation 0 the first object stays and the second write is told so."""
     uri = f"gs://{BUCKET}/a/first.json"

@@ -163,3 +163,20 @@ def test_stats_count_bytes_and_requests(cloud: RunningServer) -> None:
         "uploads.put": 1,
         "objects.media": 1,
     }
+
+
+def test_soft_deleted_objects_are_listed_apart(cloud: RunningServer) -> None:
+    """What was deleted or replaced is in the soft-deleted listing only; without the policy nothing is kept."""
+    client = cloud.client()
+    bucket = client.create_bucket("fresh")
+    for name, size in (("a/1", 3), ("a/1", 5), ("a/2", 7), ("b", 11)):
+        bucket.blob(name).upload_from_string(bytes(size))
+    bucket.blob("a/2").delete()
+    gone = list(client.list_blobs("fresh", prefix="a/", soft_deleted=True))
+    assert [(blob.name, blob.size) for blob in gone] == [("a/1", 3), ("a/2", 7)]
+    assert (gone[0].hard_delete_time - gone[0].soft_delete_time).days == 7
+    assert [(blob.name, blob.size) for blob in client.list_blobs("fresh", prefix="a/")] == [("a/1", 5)]
+    bucket.soft_delete_policy.retention_duration_seconds = 0
+    bucket.patch()
+    bucket.blob("b").delete()
+    assert len(list(client.list_blobs("fresh", soft_deleted=True))) == 2

@@ -130,6 +130,20 @@ class ArtifactsHook(GCSHook):
             return None
         return Below(sum(sizes) if alone is None else alone.size, complete=len(sizes) < limit)
 
+    def soft_deleted(self, uri: str) -> int | None:
+        """Bytes that the bucket's soft-delete policy still keeps of removed objects; None where Google does not tell.
+
+        :param uri: every object whose URI begins with this text.
+        """
+        from google.api_core.exceptions import BadRequest, Forbidden, PreconditionFailed
+
+        bucket, _, prefix = uri.removeprefix("gs://").partition("/")
+        wanted = {"prefix": prefix or None, "soft_deleted": True, "fields": "items(name,size),nextPageToken"}
+        try:
+            return sum(int(blob.size) for blob in self._client.list_blobs(bucket, timeout=TIMEOUT, **wanted))
+        except (BadRequest, Forbidden, PreconditionFailed):
+            return None
+
     def read_json(self, uri: str) -> StoredJSON | None:
         """A JSON object, None when there is none."""
         from google.api_core.exceptions import NotFound

@@ -33,8 +33,9 @@ class ReportStore(Store):
         return fold(month.selection.of(events), catalogue, self.clock.now(), self.stored())
 
     def stored(self) -> Stored:
-        """What is kept below the grant's prefix; soft-deleted objects are in no ordinary listing and not counted."""
-        return Stored(sum(info.size for info in self.hook.listing(f"{self.root}/")))
+        """What is kept below the grant's prefix, and what was removed there and is billed until it is let go."""
+        below = f"{self.root}/"
+        return Stored(sum(info.size for info in self.hook.listing(below)), self.hook.soft_deleted(below))
 
     def write(self, usage: Usage, month: Month) -> list[str]:
         """Write the files of a month over those of an earlier try; the Markdown last, when what it shows is there.

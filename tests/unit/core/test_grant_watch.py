@@ -10,7 +10,7 @@ import pytest
 from airflow_tpu.core.catalogue import Catalogue
 from airflow_tpu.core.grant import Grant, Inventory, InventoryItem
 from airflow_tpu.core.grant_watch import due_stage, notice, standing, uncovered
-from airflow_tpu.core.ledger import Closed, EndReason
+from airflow_tpu.core.ledger import Closed, EndReason, Opened
 from airflow_tpu.core.report import ACKNOWLEDGEMENT
 from airflow_tpu.core.tpu import Tier
 from airflow_tpu.core.usage import fold
@@ -76,7 +76,7 @@ def test_notice_gives_the_facts_for_an_extension(local_grant: Grant, catalogue: 
     """Under the end of the grant stand use per allowance, runs, TPUs taken by reason, models and the sentence owed."""
     nodes = [f"tpu-train-0123456789-{number}" for number in range(1, 4)]
     reasons = [EndReason.PREEMPTED, EndReason.VANISHED, EndReason.FINISHED]
-    events = [
+    events: list[Opened | Closed] = [
         *(opened(node, requested_at=ASKED + timedelta(minutes=number)) for number, node in enumerate(nodes)),
         *(closed(node, reason=reason) for node, reason in zip(nodes, reasons, strict=True)),
         opened("tpu-other-1", run="other", run_id="manual__2"),
@@ -96,7 +96,7 @@ def test_a_new_tpu_that_never_came_is_no_rescue(local_grant: Grant, catalogue: C
     first, second = "tpu-train-0123456789-1", "tpu-train-0123456789-2"
     never = Closed(second, None, None, EndReason.NEVER_READY)
     again = opened(second, requested_at=ASKED + timedelta(hours=3))
-    events = [opened(first), closed(first, reason=EndReason.PREEMPTED), again, never]
+    events: list[Opened | Closed] = [opened(first), closed(first, reason=EndReason.PREEMPTED), again, never]
     assert "after 0 of them the run went on" in notice(local_grant, fold(events, catalogue, NOW), 1)
     quiet = notice(local_grant, fold([opened(), closed()], catalogue, NOW), 1)
     assert "No TPU was taken away" in quiet
