@@ -77,7 +77,7 @@ def turns_green(seen: Screen, run: TrainingRun) -> None:
     # One beside each task and one beside the run, which is the last to get it.
     expect(seen.page.get_by_text("Success", exact=True)).to_have_count(len(tasks) + 1, timeout=PATIENCE_MS)
     shown = [*(task for task in tasks if task not in GROUPED), "group/tpu"]
-    paths = [run_page(run.dag, run.name, task) for task in shown]
+    paths = [f"{run_page(run.dag, run.name)}/", *(run_page(run.dag, run.name, task) for task in shown)]
     seen.page.wait_for_function(ARE_GREEN, arg=paths)
 
 
