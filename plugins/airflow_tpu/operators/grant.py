@@ -6,6 +6,7 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.authorize import Request, authorize
+from airflow_tpu.core.identity import doubts
 from airflow_tpu.core.inventory import Inventory
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
@@ -30,6 +31,8 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
         bench = self.bench(context)
         end = bench.deadline(dt.datetime.now(dt.UTC))
         self._alone(bench, end)
+        for line in self._doubts(bench):
+            self.log.warning("%s", line)
         order = bench.order()
         reserved = bench.reservations.read()
         inventory = bench.tpu.run(take_census).inventory()
@@ -38,6 +41,11 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
         self.log.info("%s", permit)
         self.log.info("the grant ends %s", bench.grant.ends_at)
         return permit.to_json()
+
+    def _doubts(self, bench: Workbench) -> list[str]:
+        credentials = bench.tpu.endpoint.credentials
+        projects = (getattr(credentials, name, None) for name in ("project_id", "quota_project_id"))
+        return doubts(bench.grant.project_id, *projects)
 
     def _alone(self, bench: Workbench, end: dt.datetime) -> None:
         """What the script, the form and the grant file alone refuse is refused before any call of the TPU API."""
