@@ -57,6 +57,13 @@ class Training:
         instance = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1, xcom_push=self._push)
         task.execute_finished(cast(Context, {"ti": instance}), event)
 
+    def hear_of_wait(self, event: dict[str, Any], **conf: Any) -> None:
+        """Execute the task as after the wait for its TPU."""
+        asked = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
+        task = CloudTPUTrainOperator(task_id="train", conf={**asked, **conf})
+        instance = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1, xcom_push=self._push)
+        task.execute_ready(cast(Context, {"ti": instance}), event)
+
     def _push(self, key: str, value: object) -> None:
         self.xcom[key] = value
 
@@ -190,3 +197,12 @@ def test_second_stall_on_a_tpu_ends_the_tpu(training: Training) -> None:
         training.wake(error_event(RunStalled("nothing changed")))
     assert [event.node_id for event in training.closed] == [NODE_ID]
     assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
+
+
+def test_tpu_that_does_not_get_well_is_deleted_and_counted(training: Training) -> None:
+    """A TPU that was given up before it was well is asked to go, and is one of the losses that the form allows."""
+    with pytest.raises(HostLost):
+        training.hear_of_wait(error_event(HostLost("sick")), max_preemptions=1)
+    assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
+    with pytest.raises(BudgetExhausted, match="max_preemptions is 1"):
+        training.hear_of_wait(error_event(HostLost("sick")), max_preemptions=1)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from google.cloud.tpu_v2.types import Node
 
 from airflow_tpu.core.ledger import TimeSource
-from airflow_tpu.errors import DeadlineExceeded, StockOut, TPUError, TPUPreempted, TPUVanished, TransientError
+from airflow_tpu.errors import DeadlineExceeded, HostLost, StockOut, TPUError, TPUPreempted, TPUVanished, TransientError
 from airflow_tpu.hooks.provision import Target
 from airflow_tpu.hooks.release import request_delete
 from airflow_tpu.hooks.tpu_client import TPUClient
@@ -103,6 +104,15 @@ async def test_unknown_state_is_waited_out(site: Site, client: TPUClient) -> Non
     assert not waiting.done()
     force(site, int(Node.State.READY))
     assert (await waiting).view.node_id == NODE_ID
+
+
+async def test_node_that_does_not_get_well_is_given_up(site: Site, client: TPUClient) -> None:
+    """A node that is READY and unhealthy is charged: after a while it counts as lost, long before the deadline."""
+    site.cloud.add_fault("node.timeline", health_after=0, health=5)
+    target = await ensure(site, client)
+    await eventually_async(lambda: client.nodes(), lambda found: any("UNHEALTHY" in n.health for n in found.items))
+    with pytest.raises(HostLost, match=r"UNHEALTHY_MAINTENANCE.*replaced"):
+        await until_ready(client, target, replace(pace(120.0), sick=0.2))
 
 
 async def test_unhealthy_node_is_waited_for(site: Site, client: TPUClient) -> None:

@@ -40,11 +40,12 @@ class Sighting:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Outcome of a sighting: ready, an error, or a reason to wait."""
+    """Outcome of a sighting: ready, an error, or a reason to wait; sick is a node that is there and not well."""
 
     ready: TPUView | None = None
     error: TPUError | None = None
     waiting_for: str = ""
+    sick: bool = False
 
 
 def judge(seen: Sighting) -> Judgement:
@@ -57,7 +58,8 @@ def judge(seen: Sighting) -> Judgement:
     error = _queued_error(seen) or _node_error(seen) or seen.operation_error
     if error is not None:
         return Judgement(error=error)
-    return Judgement(waiting_for=_reason(seen))
+    sick = seen.node is not None and seen.node.phase is Phase.UNHEALTHY
+    return Judgement(waiting_for=_reason(seen), sick=sick)
 
 
 def _queued_error(seen: Sighting) -> TPUError | None:

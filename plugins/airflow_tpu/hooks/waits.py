@@ -14,6 +14,7 @@ from airflow_tpu.core.readiness import Judgement, Sighting, Wait, judge
 from airflow_tpu.core.tpu import Phase
 from airflow_tpu.errors import (
     DeadlineExceeded,
+    HostLost,
     RateLimited,
     ResourceNotFound,
     TPUError,
@@ -54,12 +55,14 @@ class Pace:
     :param until: absolute instant; a restarted trigger goes on with the same one.
     :param since: when the wait began, in whatever process; None for now.
     :param closes: instant from which on a TPU that is not READY is wanted no more, None for never.
+    :param sick: seconds for which a node may be unhealthy or under repair before it is replaced: it is charged.
     """
 
     poll: float
     until: dt.datetime
     since: dt.datetime | None = None
     closes: dt.datetime | None = None
+    sick: float = 900.0
 
 
 @dataclass(frozen=True)
@@ -125,12 +128,14 @@ async def until_ready(client: TPUClient, target: Target, pace: Pace) -> Arrival:
     :param target: what was asked for.
     :param pace: how often to look, when to give up.
     :raises CloudError: the operation or the queued resource failed, or the TPU was lost.
+    :raises HostLost: it has been there for too long without being well.
     :raises WindowClosed: the TPU was wanted earlier, or not at all.
     :raises DeadlineExceeded: it took too long.
     """
     patience = Patience(pace, client.clock)
     look = _Look(client, target, Fresh.from_now(pace.poll * _YOUNG))
     not_ready_at: dt.datetime | None = None
+    well_at = client.clock.now()
     while True:
         looked_at = client.clock.now()
         try:
@@ -145,6 +150,10 @@ async def until_ready(client: TPUClient, target: Target, pace: Pace) -> Arrival:
             # once (adopted), before it was created: counted from there it is never too little.
             return look.arrival(verdict.ready, not_ready_at or verdict.ready.created_at or looked_at)
         not_ready_at = looked_at
+        if not verdict.sick:
+            well_at = looked_at
+        elif (looked_at - well_at).total_seconds() >= pace.sick:
+            raise HostLost(f"gave up waiting for the {verdict.waiting_for} after {pace.sick:.0f} s: it is replaced.")
         await patience.for_(verdict.waiting_for)
 
 

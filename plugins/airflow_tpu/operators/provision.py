@@ -108,6 +108,8 @@ class CloudTPUProvisionOperator(FencedOperator):
             self._give_back(bench, lease, error)
         if isinstance(error, WindowClosed):
             raise AirflowSkipException(f"{error} Nothing is billed any more; the next run tries again.") from error
+        if isinstance(error, HostLost):
+            self._count_loss(bench, lease, error)
         if step is None or (step.resume_at is not None and not self.deferrable):
             raise explained(bench, error)
         lease = bench.leases.update(lease, step.change)
@@ -116,6 +118,18 @@ class CloudTPUProvisionOperator(FencedOperator):
             return self.execute(context)
         self.log.info("%s", step.why)
         self._defer_until_capacity(bench, lease, step)
+
+    def _count_loss(self, bench: Workbench, lease: Lease, error: HostLost) -> None:
+        """A TPU that never got well is a loss like any other, but no attempt that made no progress.
+
+        :raises BudgetExhausted: it was one too many.
+        """
+        more = bench.leases.update(
+            lease, lambda now: replace(now, spent=replace(now.spent, losses=now.spent.losses + 1))
+        )
+        exhausted = more.spent.verdict(error, bench.conf.max_preemptions, checkpoints=False)
+        if exhausted is not None:
+            raise exhausted from error
 
     def _defer_until_capacity(self, bench: Workbench, lease: Lease, step: Step) -> NoReturn:
         from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
