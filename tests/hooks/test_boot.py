@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_tpu.errors import ConnectionFailed, HostKeyMismatch, LoginRefused, TPUPreempted, TPUVanished
+from airflow_tpu.errors import HostKeyMismatch, HostLost, LoginRefused, TPUPreempted, TPUVanished
 from airflow_tpu.hooks.boot import Access, arrive, lost_state
 from airflow_tpu.hooks.provision import Target
 from airflow_tpu.hooks.run import Login
@@ -57,11 +57,11 @@ async def test_late_sshd_or_key_is_waited_for(
 
 
 async def test_ready_and_never_reachable_is_named(site: Site, client: TPUClient) -> None:
-    """When the window has closed on a READY node, the error is that of the last try."""
+    """When the window has closed on a READY node it counts as lost, and the error has the text of the last try."""
     site.cloud.add_fault("vm.ssh", refuse_seconds=600)
     target = await ensure(site, client)
     await until_ready(client, target, pace())
-    with pytest.raises(ConnectionFailed, match="refuses connections"):
+    with pytest.raises(HostLost, match="refuses connections"):
         await arrive(client, target, site.access, pace(0.3))
 
 

@@ -18,6 +18,7 @@ from airflow_tpu.core.outcome import Witness, loss_of, silence_of
 from airflow_tpu.core.tpu import Phase
 from airflow_tpu.errors import (
     ConnectionFailed,
+    HostLost,
     LoginRefused,
     RateLimited,
     ResourceNotFound,
@@ -66,7 +67,8 @@ async def arrive(client: TPUClient, target: Target, access: Access, pace: Pace) 
 
     :return: the arrival, and the address of each worker with its pinned host key.
     :raises CloudError: it failed to come up, or was lost meanwhile.
-    :raises RemoteError: it is READY and cannot be reached.
+    :raises HostLost: it is READY, and nothing answers there within the boot window.
+    :raises RemoteError: it answers and lets nobody in.
     """
     arrival = await until_ready(client, target, pace)
     addresses = await worker_addresses(client, arrival.view, access.options)
@@ -153,6 +155,8 @@ async def _reach(client: TPUClient, target: Target, address: WorkerAddress, logi
             if lost is not None:
                 raise lost from error
             if dt.datetime.now(dt.UTC) >= boot.until:
-                raise
+                if isinstance(error, LoginRefused):  # it answers: another machine would refuse as well
+                    raise
+                raise HostLost(f"{target.node_id} is READY and cannot be reached: {error}. It is replaced.") from error
             patience.say(f"the first command on worker {address.host}, which is not reachable yet ({error})")
         await asyncio.sleep(boot.poll)
