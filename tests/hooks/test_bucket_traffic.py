@@ -65,7 +65,7 @@ def test_data_in_another_region(site: Site, bucket: Make) -> None:
     assert "is in EUROPE-WEST4, the TPU in US-CENTRAL1" in fault.problem
     assert f"lie {3 / 1024:.2g} GiB" in fault.problem
     assert "less than 0.01 USD each time" in fault.problem
-    assert "0.08 to 0.12 USD per GiB (skyplane" in fault.problem
+    assert "0.02 to 0.12 USD per GiB (skyplane" in fault.problem
     assert "https://cloud.google.com/storage/pricing" in fault.problem
 
 

@@ -15,7 +15,7 @@ ADDRESS_SOURCE = "Google network pricing, 2026-10-16"
 # USD for one VM and hour behind Cloud NAT; each GiB and each address of the gateway come on top. Same page and day.
 NAT_USD = Decimal("0.0014")
 NOT_MEASURED = (
-    "storage over time and its operations, soft-deleted and noncurrent bytes, traffic between regions or out of "
+    "storage over time (soft-deleted and noncurrent bytes too) and its operations, traffic between regions or out of "
     "Google, the bytes and addresses of Cloud NAT, extra disks and snapshots, logging, the machines that Airflow runs "
     "on or Cloud Composer"
 )

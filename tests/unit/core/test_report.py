@@ -58,7 +58,7 @@ NOT FREE
   artifacts written to the bucket     0.0112  GiB               unknown
       billed by storage class, for as long as they are kept
   known: USD 0.0010, and 1 item(s) of unknown price
-  not measured here: storage over time and its operations, soft-deleted and noncurrent bytes,
+  not measured here: storage over time (soft-deleted and noncurrent bytes too) and its operations,
   traffic between regions or out of Google, the bytes and addresses of Cloud NAT, extra disks and
   snapshots, logging, the machines that Airflow runs on or Cloud Composer
 
