@@ -37,7 +37,12 @@ _CORE = {
 _QUICK = {
     "api_auth": {"jwt_secret": "only for these tests, " * 4},
     "dag_processor": {"refresh_interval": "5", "min_file_process_interval": "5"},
-    "scheduler": {"task_instance_heartbeat_timeout": "60", "scheduler_idle_sleep_time": "0.3"},
+    "scheduler": {
+        "task_instance_heartbeat_timeout": "60",
+        # A scheduler looks for tasks of a dead one when it starts, which may be too soon, and then every so often.
+        "orphaned_tasks_check_interval": "20",
+        "scheduler_idle_sleep_time": "0.3",
+    },
     # How soon one triggerer takes over what another one had.
     "triggerer": {"job_heartbeat_sec": "2", "triggerer_health_check_threshold": "15"},
     # The race that the hold is for (apache/airflow issue 67287) is lost more easily on a machine with this much to do.
