@@ -160,7 +160,8 @@ def teardown(station: Station, key: RunKey) -> None:
     asked.check()
     station.process.run(gone(until))
     known = station.leases.find(key)
-    close_incarnations(station.ledger, known, key, settled(noted_ends(known), asked.endings))
+    if close_incarnations(station.ledger, known, key, settled(noted_ends(known), asked.endings)):
+        station.process.run(ask()).check_none()
     station.reservations.release(key.digest)
     station.leases.release(key)
 

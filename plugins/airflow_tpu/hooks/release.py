@@ -52,6 +52,16 @@ class Release:
         if self.failures:
             raise self.failures[0]
 
+    def check_none(self) -> None:
+        """Say that something was still alive, or may be.
+
+        :raises TPUError: the first failure, or that what was found is only being deleted; to be tried again.
+        """
+        self.check()
+        if self.endings:
+            names = ", ".join(ending.node_id for ending in self.endings)
+            raise TransientError(f"{names} came while its run was being ended, and is being deleted")
+
 
 async def request_delete(client: TPUClient, key: RunKey, token: str | None = None) -> list[Ending]:
     """Ask the API to delete every node and queued resource of a run; do not wait.
@@ -142,7 +152,7 @@ def left_of(census: Census, key: RunKey) -> list[str]:
 
 def close_incarnations(
     ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: list[Ending], up_to: int | None = None
-) -> None:
+) -> list[str]:
     """Write *closed* for every incarnation of a run that has none; only when nothing of the run is alive.
 
     :param ledger: where to.
@@ -150,11 +160,15 @@ def close_incarnations(
     :param key: the run.
     :param endings: incarnations that were alive when the delete was asked for.
     :param up_to: highest number that may be closed unseen; None: the whole run has ended.
+    :return: the incarnations among them that nobody had seen: the create of one may still be on its way.
     """
     known = {ending.node_id: ending for ending in endings}
+    unseen = []
     for event in _unclosed(ledger, key):
         if up_to is None or event.node_id in known or _number(event, key) <= up_to:
             _close(ledger, event, closing(event, lease, known.get(event.node_id), ledger.clock.now()))
+            unseen += [event.node_id] if event.node_id not in known else []
+    return unseen
 
 
 def close_ended(ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: list[Ending]) -> None:

@@ -122,12 +122,17 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
             self.log.info("no end is noted: %s", error)
 
     def _close(self, bench: Workbench, endings: list[Ending]) -> None:
-        """Keep the books when the TPU is gone: until then a delete may fail, and the TPU be charged again."""
+        """Keep the books when the TPU is gone: until then a delete may fail, and the TPU be charged again.
+
+        :raises TransientError: a create was on its way meanwhile; what it brought is being deleted.
+        """
         from airflow_tpu.hooks.endings import noted_ends, settled
         from airflow_tpu.hooks.release import close_incarnations
 
         lease = bench.leases.find(bench.key)
-        close_incarnations(bench.ledger, lease, bench.key, settled(noted_ends(lease), endings))
+        unseen = close_incarnations(bench.ledger, lease, bench.key, settled(noted_ends(lease), endings))
+        if unseen:  # they were not in the list, but may have come after it: whoever looks second sees the other
+            asyncio.run(self._ask(bench)).check_none()
 
     def _defer_until_gone(self, bench: Workbench, until: dt.datetime) -> None:
         from airflow_tpu.core.lease import Lease
