@@ -266,11 +266,17 @@ def endings_of(nodes: list[TPUView], queued: list[QueuedView], answers: Answers,
 
 
 def _reasons(nodes: list[TPUView], queued: list[QueuedView]) -> dict[str, EndReason]:
-    """Why each incarnation ended, by its id; a preempted queued resource deletes its node by itself."""
+    """Why each incarnation ended, by its id; a preempted queued resource deletes its node by itself.
+
+    The nodes were listed first, and a laptop may have slept since: a node that was being created then, and whose queued
+    resource was ACTIVE after that, has become READY.
+    """
     reasons = {item.queued_id: _reason(item.phase) for item in queued}
     for item in nodes:
-        if reasons.get(item.node_id) is not EndReason.PREEMPTED:
-            reasons[item.node_id] = _reason(item.phase)
+        known, reason = reasons.get(item.node_id), _reason(item.phase)
+        became_ready = known is EndReason.FINISHED and reason is EndReason.NEVER_READY
+        if known is not EndReason.PREEMPTED and not became_ready:
+            reasons[item.node_id] = reason
     by_user = {item.queued_id for item in queued if item.phase is Phase.LOST and item.initiator == "USER"}
     return reasons | dict.fromkeys(by_user, EndReason.DELETED)
 
