@@ -19,9 +19,10 @@ class Fate:
     """Plans the misfortunes of every node when it becomes READY for the first time.
 
     Keys of the params of a ``node.timeline`` fault, seconds of the cloud's clock after READY:
-    ``preempt_after`` (with ``notice``), ``preempt_at_step`` (reported by the training in ``progress.json``),
-    ``terminate_after``, ``maintenance_after`` (with ``seconds``: the VMs reboot), ``health_after`` and ``health``,
-    ``states``: a list of ``[seconds, state]`` (any number, also one that no client knows).
+    ``preempt_after`` (with ``notice``), ``terminate_after``, ``maintenance_after`` (with ``seconds``: the VMs reboot),
+    ``health_after`` and ``health``, ``states``: a list of ``[seconds, state]`` (any number, also one that no client
+    knows). ``preempt_at_step`` and ``maintenance_at_step`` wait for a step that the training reports in
+    ``progress.json``.
 
     :param nodes: the nodes to watch.
     """
@@ -55,13 +56,14 @@ class Fate:
         if "preempt_after" in params:
             self._after(params["preempt_after"], record, partial(self._preempt, notice=notice))
         if "preempt_at_step" in params:
-            reached = partial(self._if_alive, record, partial(self._preempt, notice=notice))
-            nodes.world.machines.when_step(record.name, int(params["preempt_at_step"]), reached)
+            self._at_step(params["preempt_at_step"], record, partial(self._preempt, notice=notice))
         if "terminate_after" in params:
             self._after(params["terminate_after"], record, nodes.terminate)
+        maintain = partial(self._maintain, seconds=float(params.get("seconds", _MAINTENANCE_SECONDS)))
         if "maintenance_after" in params:
-            seconds = float(params.get("seconds", _MAINTENANCE_SECONDS))
-            self._after(params["maintenance_after"], record, partial(self._maintain, seconds=seconds))
+            self._after(params["maintenance_after"], record, maintain)
+        if "maintenance_at_step" in params:
+            self._at_step(params["maintenance_at_step"], record, maintain)
         if "health_after" in params:
             self._after(params["health_after"], record, partial(_set_health, health=int(params["health"])))
         for seconds, state in params.get("states", ()):
@@ -69,6 +71,9 @@ class Fate:
 
     def _after(self, seconds: float, record: NodeRecord, action: Any) -> None:
         self._nodes.world.later(float(seconds), partial(self._if_alive, record, action))
+
+    def _at_step(self, step: Any, record: NodeRecord, action: Any) -> None:
+        self._nodes.world.machines.when_step(record.name, int(step), partial(self._if_alive, record, action))
 
     def _if_alive(self, record: NodeRecord, action: Any) -> None:
         if self._nodes.records.get(record.name) is record and record.state not in _ENDED:

@@ -55,6 +55,13 @@ class Log:
             self.action()
 
 
+STEP = """
+import os, pathlib, time
+pathlib.Path(os.environ["TRC_OUTPUT_DIR"], "progress.json").write_text('{"step": 1}')
+time.sleep(600)
+"""
+
+
 def later() -> dt.datetime:
     """A deadline that no test reaches."""
     return now() + dt.timedelta(hours=1)
@@ -195,8 +202,8 @@ async def test_deleted_in_mid_run(real_site: Site, real_client: TPUClient) -> No
 
 async def test_rebooted_in_mid_run(real_site: Site, real_client: TPUClient) -> None:
     """After a maintenance reboot the run is gone without a result, on a node that is READY: tried again soon."""
-    real_site.cloud.add_fault("node.timeline", maintenance_after=2.0, seconds=0.5)
-    job = await started(real_site, real_client)
+    real_site.cloud.add_fault("node.timeline", maintenance_at_step=1, seconds=0.5)
+    job = await started(real_site, real_client, STEP)
     with pytest.raises(RunInterrupted, match="gone without a result"):
         await follower(real_site, real_client, job, Log()).until_finished(later())
 
