@@ -7,7 +7,6 @@ from typing import Any
 
 from playwright.sync_api import Locator, expect
 
-from airflow_tpu.links.ledger import PAGE
 from airflow_tpu.params import LIMITS, RESULTS, WHAT, WHERE, train_params
 from tests.airflow.runs import SCRIPT, TrainingRun
 from tests.airflow.screens import PATIENCE_MS, TALL, Form, Screen, run_page, screen
@@ -69,7 +68,13 @@ def is_counted(seen: Screen, run: TrainingRun) -> None:
     tpus = seen.usage().get_by_role("table", name="TPUs", exact=True)
     row = tpus.get_by_role("row", name=re.compile(f"^{run.key.node_id(1)}"))
     row.get_by_role("link", name=run.dag, exact=True).wait_for()
+    assert seen.page.url == usage_page(run)
     seen.keep("usage")
+
+
+def usage_page(run: TrainingRun) -> str:
+    """Address of the usage page."""
+    return f"{run.stack.url}/plugin/tpu-usage"
 
 
 def turns_green(seen: Screen, run: TrainingRun) -> None:
@@ -90,10 +95,7 @@ def has_links(seen: Screen, run: TrainingRun) -> None:
     assert f"{CONSOLE}/compute/tpus/details/us-central1-f/{run.key.node_id(1)}?" in tpu
     assert f"{CONSOLE}/storage/browser/trc-local/airflow-tpu/runs/{run.key.name}/attempt-1?" in artifacts
     seen.open(f"{run_page(run.dag, run.name, 'report')}/details").get_by_text("Extra Links").wait_for()
-    # Airflow adds the address within the frame to its own as soon as the page is there.
-    assert seen.destination("TPU usage").startswith(f"{run.stack.url}/{PAGE}")
-    seen.open(f"/{PAGE}")
-    seen.usage_frame()
+    assert seen.destination("TPU usage") == usage_page(run)
 
 
 def looks_around(run: TrainingRun) -> None:

@@ -46,10 +46,6 @@ class Screen:
         """Go to the usage page as people do, from Airflow's navigation; returns its frame."""
         self.page.get_by_role("button", name="Browse", exact=True).click()
         self.page.get_by_role("menuitem", name="TPU usage").click()
-        return self.usage_frame()
-
-    def usage_frame(self) -> FrameLocator:
-        """The frame of the usage page, once it shows something."""
         frame = self.page.frame_locator("iframe[title='TPU usage']")
         frame.locator("#content").wait_for()
         return frame

@@ -36,8 +36,7 @@ _CORE = {
 }
 _QUICK = {
     "api_auth": {"jwt_secret": "only for these tests, " * 4},
-    # A file that has changed is parsed at once all the same; the others need not take the processors from the stories.
-    "dag_processor": {"refresh_interval": "5", "min_file_process_interval": "120"},
+    "dag_processor": {"refresh_interval": "5", "min_file_process_interval": "5"},
     "scheduler": {
         "task_instance_heartbeat_timeout": "60",
         # A scheduler looks for tasks of a dead one when it starts, which may be too soon, and then every so often.
