@@ -68,13 +68,7 @@ def is_counted(seen: Screen, run: TrainingRun) -> None:
     tpus = seen.usage().get_by_role("table", name="TPUs", exact=True)
     row = tpus.get_by_role("row", name=re.compile(f"^{run.key.node_id(1)}"))
     row.get_by_role("link", name=run.dag, exact=True).wait_for()
-    assert seen.page.url == usage_page(run)
     seen.keep("usage")
-
-
-def usage_page(run: TrainingRun) -> str:
-    """Address of the usage page."""
-    return f"{run.stack.url}/plugin/tpu-usage"
 
 
 def turns_green(seen: Screen, run: TrainingRun) -> None:
@@ -88,14 +82,12 @@ def turns_green(seen: Screen, run: TrainingRun) -> None:
 
 
 def has_links(seen: Screen, run: TrainingRun) -> None:
-    """The train task leads to the TPU's page and to its artifacts, the report to the usage page."""
+    """The train task leads to the TPU's page and to its artifacts."""
     seen.open(f"{run_page(run.dag, run.name, 'train')}/details").get_by_text("Extra Links").wait_for()
     seen.keep("links")
     tpu, artifacts = map(seen.destination, ("TPU in Google Cloud", "Artifacts in Cloud Storage"))
     assert f"{CONSOLE}/compute/tpus/details/us-central1-f/{run.key.node_id(1)}?" in tpu
     assert f"{CONSOLE}/storage/browser/trc-local/airflow-tpu/runs/{run.key.name}/attempt-1?" in artifacts
-    seen.open(f"{run_page(run.dag, run.name, 'report')}/details").get_by_text("Extra Links").wait_for()
-    assert seen.destination("TPU usage") == usage_page(run)
 
 
 def looks_around(run: TrainingRun) -> None:
