@@ -167,7 +167,8 @@ def close_incarnations(
     for event in _unclosed(ledger, key):
         if up_to is None or event.node_id in known or _number(event, key) <= up_to:
             _close(ledger, event, closing(event, lease, known.get(event.node_id), ledger.clock.now()))
-            unseen += [event.node_id] if event.node_id not in known else []
+            if event.node_id not in known:
+                unseen.append(event.node_id)
     return unseen
 
 

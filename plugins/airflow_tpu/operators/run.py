@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_tpu.core.lease import Lease
+    from airflow_tpu.hooks.collect import Collected
     from airflow_tpu.hooks.follow import RunningJob
     from airflow_tpu.hooks.workbench import Workbench
 
@@ -168,14 +169,17 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
 
         :raises TPULost: the TPU went first.
         """
-        from airflow_tpu.hooks.collect import collect
-
         try:
-            with phase(self.log, "Bring home what the run produced"):
-                asyncio.run(collect(bench, lease, uri))
+            self._collect(bench, lease, uri)
         except (ArtifactsLost, ConnectionFailed) as error:
             lost = error.__cause__ if isinstance(error.__cause__, TPULost) else asyncio.run(self._loss(bench, lease))
             raise lost or error from error
+
+    def _collect(self, bench: Workbench, lease: Lease, uri: str) -> Collected:
+        from airflow_tpu.hooks.collect import collect
+
+        with phase(self.log, "Bring home what the run produced"):
+            return asyncio.run(collect(bench, lease, uri))
 
     async def _loss(self, bench: Workbench, lease: Lease) -> TPULost | None:
         """Whether the TPU went with the run; what the run says of itself does not decide that."""
@@ -191,11 +195,8 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
 
     def _keep(self, bench: Workbench, lease: Lease, uri: str) -> None:
         """Nothing that a failed run produced is lost: its log and files go to the bucket before the TPU goes."""
-        from airflow_tpu.hooks.collect import collect
-
         try:
-            with phase(self.log, "Bring home what the run produced"):
-                pushed = asyncio.run(collect(bench, lease, uri))
+            pushed = self._collect(bench, lease, uri)
         except TPUError as error:
             self.log.warning("what the failed run produced could not be kept: %s", error)
             return
