@@ -36,7 +36,8 @@ _CORE = {
 }
 _QUICK = {
     "api_auth": {"jwt_secret": "only for these tests, " * 4},
-    "dag_processor": {"refresh_interval": "5", "min_file_process_interval": "5"},
+    # A changed file is parsed at once whatever the interval; parsing all of them every few seconds takes a whole core.
+    "dag_processor": {"refresh_interval": "5", "min_file_process_interval": "120"},
     "scheduler": {
         "task_instance_heartbeat_timeout": "60",
         # A scheduler looks for tasks of a dead one when it starts, which may be too soon, and then every so often.
