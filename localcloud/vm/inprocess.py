@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import signal
 import socket
@@ -11,10 +10,10 @@ from collections.abc import Iterable
 import asyncssh
 
 from localcloud.vm import proctable
-from localcloud.vm.addresses import Addresses
 from localcloud.vm.files import WorkerFiles
 from localcloud.vm.model import SSHKey, SurvivorsLeft, Worker, WorkerGone, WorkerSpec
 from localcloud.vm.relay import Relay
+from localcloud.vm.roster import Roster
 from localcloud.vm.shell import HomeSFTP, Shell, server_factory
 from localcloud.vm.sweep import Traces, send
 
@@ -39,7 +38,7 @@ class InProcessWorker:
         self._relay = Relay(self.address, self.port, self._serve)
         self._traces = Traces(str(self._files.directory))
         self._stopped: list[proctable.Process] = []
-        self._gone = False
+        self.gone = False
 
     @property
     def host_key(self) -> str:
@@ -48,7 +47,7 @@ class InProcessWorker:
 
     async def kill(self) -> None:
         """Cuts all connections, then stops and kills what can be found until nothing is found."""
-        if self._gone:
+        if self.gone:
             return
         self._relay.refuse()
         self._relay.thaw()
@@ -56,7 +55,7 @@ class InProcessWorker:
         left = await self._traces.sweep(self._shell.started) if self._shell.used else []
         if left:
             raise SurvivorsLeft(self.spec.node_id, left)
-        self._gone = True
+        self.gone = True
 
     async def terminate(self) -> None:
         """Sends SIGTERM to every process."""
@@ -105,11 +104,11 @@ class InProcessWorker:
 
     def processes(self) -> list[int]:
         """Returns what can be found."""
-        return [] if self._gone else [row.pid for row in self._rows()]
+        return [] if self.gone else [row.pid for row in self._rows()]
 
     def _check(self) -> None:
-        if self._gone:
-            raise WorkerGone(f"worker {self.hostname} of {self.spec.node_id} was killed")
+        if self.gone:
+            raise WorkerGone(self.spec)
 
     def _rows(self) -> list[proctable.Process]:
         return list({row.pid: row for row in self._traces.rows(self._shell.started)}.values())
@@ -137,22 +136,16 @@ class InProcessDriver:
     tier = "inprocess"
 
     def __init__(self, port: int) -> None:
-        self._addresses = Addresses(port)
-        self.port = self._addresses.port
-        self._workers: list[InProcessWorker] = []
+        self._roster = Roster(port)
+        self.port = self._roster.port
 
     async def start(self, spec: WorkerSpec) -> Worker:
         """Starts a worker."""
-        worker = InProcessWorker(spec, (self._addresses.take(), self.port))
+        worker = InProcessWorker(spec, self._roster.place())
         await worker.accept()
-        self._workers.append(worker)
+        self._roster.enter(worker)
         return worker
 
     async def close(self) -> None:
         """Kills all workers, and gives the addresses back."""
-        results = await asyncio.gather(*(worker.kill() for worker in self._workers), return_exceptions=True)
-        self._workers.clear()
-        self._addresses.close()
-        failures = [result for result in results if isinstance(result, BaseException)]
-        if failures:
-            raise failures[0]
+        await self._roster.close()

@@ -20,7 +20,13 @@ class TierUnavailable(VMError):
 
 
 class WorkerGone(VMError):
-    """The worker was killed; nothing but ``kill`` and ``processes`` makes sense any more."""
+    """The worker was killed; nothing but ``gone``, ``kill`` and ``processes`` makes sense any more.
+
+    :param spec: what the worker was.
+    """
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        super().__init__(f"worker {spec.hostname} of {spec.node_id} was killed")
 
 
 class SurvivorsLeft(VMError):
@@ -71,7 +77,7 @@ class WorkerSpec:
 
 
 class Worker(Protocol):
-    """A running worker. All but ``kill`` and ``processes`` raise :class:`WorkerGone` once it is dead."""
+    """A running worker. All orders but ``kill`` raise :class:`WorkerGone` once it is dead."""
 
     @property
     def address(self) -> str:
@@ -88,6 +94,10 @@ class Worker(Protocol):
     @property
     def hostname(self) -> str:
         """Host name of the spec."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was killed."""
 
     async def kill(self) -> None:
         """Ends the whole process tree by SIGKILL, the SSH server included; idempotent.

@@ -64,15 +64,15 @@ def command(server: OpenSSH, files: WorkerFiles) -> list[str]:
     return [server.path, "-D", "-f", str(files.etc / "sshd_config"), "-E", str(files.log)]
 
 
-def write_config(server: OpenSSH, files: WorkerFiles, listen: str, environment: Mapping[str, str]) -> None:
+def write_config(server: OpenSSH, files: WorkerFiles, listen: tuple[str, int], environment: Mapping[str, str]) -> None:
     """Writes the worker's ``sshd_config``.
 
-    :param listen: ``address:port``.
+    :param listen: (address, port).
     :param environment: variables of every session.
     """
     directory = str(files.directory).replace("%", "%%")
     lines = [
-        f"ListenAddress {listen}",
+        f"ListenAddress {listen[0]}:{listen[1]}",
         f'HostKey "{files.host_key_file}"',
         f'AuthorizedKeysFile "{directory}/keys/%u"',
         "PidFile none",

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterable
 
 from localcloud.vm import proctable
-from localcloud.vm.addresses import Addresses
 from localcloud.vm.control import Supervision, supervise
 from localcloud.vm.files import WorkerFiles
 from localcloud.vm.isolation import Isolation
 from localcloud.vm.model import SSHKey, SurvivorsLeft, VMError, Worker, WorkerGone, WorkerSpec
 from localcloud.vm.openssh import OpenSSH, command, find_openssh, write_config
+from localcloud.vm.roster import Roster
 from localcloud.vm.sweep import Traces, settled
 
 BANNER_SECONDS = 20.0
@@ -46,12 +46,7 @@ class SupervisedWorker:
         self._supervision = supervision
         self._traces = Traces(str(files.directory))
         self._killing = asyncio.Lock()
-        self._gone = False
-
-    @property
-    def gone(self) -> bool:
-        """True after a kill."""
-        return self._gone
+        self.gone = False
 
     @property
     def host_key(self) -> str:
@@ -61,7 +56,7 @@ class SupervisedWorker:
     async def kill(self) -> None:
         """Ends the tree and proves it, by a census taken before and looked up after."""
         async with self._killing:
-            if self._gone:
+            if self.gone:
                 return
             census = proctable.tree(self._supervision.process.pid)
             self._isolation.end(self._supervision)
@@ -73,7 +68,7 @@ class SupervisedWorker:
             left = left or await settled(census)
             if left:
                 raise SurvivorsLeft(self.spec.node_id, left)
-            self._gone = True
+            self.gone = True
 
     async def terminate(self) -> None:
         """Sends SIGTERM to all but OpenSSH's own processes."""
@@ -123,7 +118,7 @@ class SupervisedWorker:
 
     def processes(self) -> list[int]:
         """Returns the tree of the started process."""
-        return [] if self._gone else [row.pid for row in proctable.tree(self._supervision.process.pid)]
+        return [] if self.gone else [row.pid for row in proctable.tree(self._supervision.process.pid)]
 
     async def _order(self, verb: str) -> str:
         self._check()
@@ -133,8 +128,8 @@ class SupervisedWorker:
             raise VMError(f"{error}\n{self._files.log_tail()}") from error
 
     def _check(self) -> None:
-        if self._gone:
-            raise WorkerGone(f"worker {self.hostname} of {self.spec.node_id} was killed")
+        if self.gone:
+            raise WorkerGone(self.spec)
 
     async def _has_banner(self) -> bool:
         try:
@@ -154,30 +149,29 @@ class SupervisedDriver:
 
     :param server: the installed OpenSSH.
     :param isolation: the tier.
-    :param addresses: where workers listen.
+    :param port: the SSH port of every worker; 0 takes a free one.
     """
 
-    def __init__(self, server: OpenSSH, isolation: Isolation, addresses: Addresses) -> None:
-        self.tier = isolation.tier
-        self.port = addresses.port
+    def __init__(self, server: OpenSSH, isolation: Isolation, port: int) -> None:
         self._server = server
         self._isolation = isolation
-        self._addresses = addresses
-        self._workers: list[SupervisedWorker] = []
+        self._roster = Roster(port)
+        self.tier = isolation.tier
+        self.port = self._roster.port
 
     async def start(self, spec: WorkerSpec) -> Worker:
         """Starts a worker; what was begun is killed when that fails."""
         files = WorkerFiles(spec, self._isolation.user_namespace)
-        address = self._addresses.take()
-        write_config(self._server, files, f"{address}:{self.port}", spec.environment)
+        listen = self._roster.place()
+        write_config(self._server, files, listen, spec.environment)
         supervision = await supervise(
             self._isolation.wrapper(spec, files),
             command(self._server, files),
             self._isolation.environment(files),
             files.log,
         )
-        worker = SupervisedWorker(spec, files, (address, self.port), self._isolation, supervision)
-        self._workers = [other for other in self._workers if not other.gone] + [worker]
+        worker = SupervisedWorker(spec, files, listen, self._isolation, supervision)
+        self._roster.enter(worker)
         try:
             await worker.accept()
         except BaseException:
@@ -187,12 +181,7 @@ class SupervisedDriver:
 
     async def close(self) -> None:
         """Kills all workers at once, and gives the addresses back."""
-        results = await asyncio.gather(*(worker.kill() for worker in self._workers), return_exceptions=True)
-        self._workers.clear()
-        self._addresses.close()
-        failures = [result for result in results if isinstance(result, BaseException)]
-        if failures:
-            raise failures[0]
+        await self._roster.close()
 
 
 async def make_driver(isolation: Isolation, port: int) -> SupervisedDriver:
@@ -200,5 +189,4 @@ async def make_driver(isolation: Isolation, port: int) -> SupervisedDriver:
 
     :raises TierUnavailable: when OpenSSH's server is not installed.
     """
-    server = await find_openssh()
-    return SupervisedDriver(server, isolation, Addresses(port))
+    return SupervisedDriver(await find_openssh(), isolation, port)

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from localcloud.vm import proctable
-from localcloud.vm.addresses import Addresses
 from localcloud.vm.driver import TIERS, SSHKey, TierUnavailable, VMError, WorkerSpec, choose_driver
 from localcloud.vm.files import WorkerFiles
 from localcloud.vm.isolation import Bubblewrap, Subreaper
@@ -87,7 +86,7 @@ def test_a_missing_wrapper_library_is_explained(tmp_path: Path) -> None:
 def test_penalties_are_off_where_they_exist(tmp_path: Path, version: tuple[int, int], expected: bool) -> None:
     """Since OpenSSH 9.8 refused logins shut out an address, which all clients share here: that is switched off."""
     files = WorkerFiles(spec(tmp_path))
-    write_config(OpenSSH("/usr/sbin/sshd", version), files, "127.2.2.2:22", {})
+    write_config(OpenSSH("/usr/sbin/sshd", version), files, ("127.2.2.2", 22), {})
     assert ("PerSourcePenalties no" in (files.etc / "sshd_config").read_text()) is expected
 
 
@@ -99,7 +98,7 @@ async def test_a_server_that_fails_to_start_is_quoted(vm_tiers: Tiers, tmp_path:
         pytest.skip(vm_tiers.reasons[tier])
     broken = program(tmp_path / "sshd", "echo 'Bad configuration option: Tea' >&2; exit 255")
     isolation = Bubblewrap() if tier == "bwrap" else Subreaper()
-    driver = SupervisedDriver(OpenSSH(str(broken), (9, 2)), isolation, Addresses(0))
+    driver = SupervisedDriver(OpenSSH(str(broken), (9, 2)), isolation, 0)
     try:
         with pytest.raises(VMError, match=r"(?s)ended at once:.*Bad configuration option: Tea"):
             await driver.start(spec(tmp_path / "worker"))
@@ -112,7 +111,7 @@ async def test_a_server_that_fails_to_start_is_quoted(vm_tiers: Tiers, tmp_path:
 async def test_a_refusal_of_namespaces_is_quoted(tmp_path: Path) -> None:
     """Where the kernel refuses namespaces, as in most containers, the error carries bubblewrap's words."""
     program(tmp_path / "bwrap", "echo 'bwrap: Creating new namespace failed: Operation not permitted' >&2; exit 1")
-    driver = SupervisedDriver(OpenSSH("/usr/sbin/sshd", (9, 2)), Bubblewrap(str(tmp_path)), Addresses(0))
+    driver = SupervisedDriver(OpenSSH("/usr/sbin/sshd", (9, 2)), Bubblewrap(str(tmp_path)), 0)
     try:
         with pytest.raises(VMError, match=r"(?s)supervisor.*Creating new namespace failed"):
             await driver.start(spec(tmp_path / "worker"))
