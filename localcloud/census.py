@@ -3,44 +3,43 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from localcloud.marks import MARK
-
-_PROC = Path("/proc")
-_DEAD = frozenset({"Z", "X"})
+from localcloud.vm import proctable
 
 
 @dataclass(frozen=True)
 class Process:
     """One living process.
 
-    :param pid: its id.
-    :param started: start time in clock ticks since boot; with the pid it is unique.
+    :param row: what the process table says of it.
     :param command: its command line, for people.
-    :param terminal: whether it hangs on a terminal, as a person's shell does.
     """
 
-    pid: int
-    started: int
+    row: proctable.Process
     command: str
-    terminal: bool
+
+    @property
+    def pid(self) -> int:
+        """Its id."""
+        return self.row.pid
 
 
 def find(pid: int) -> Process | None:
     """Return a living process; zombies are dead."""
+    row = proctable.read(pid)
+    return None if row is None else _living(row)
+
+
+def _living(row: proctable.Process) -> Process | None:
     try:
-        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-        command = (_PROC / str(pid) / "cmdline").read_bytes()
+        command = Path(f"/proc/{row.pid}/cmdline").read_bytes()
     except OSError:
         return None
-    fields = stat.rpartition(")")[2].split()
-    if fields[0] in _DEAD:
-        return None
-    text = command.replace(b"\0", b" ").decode(errors="replace").strip()
-    return Process(pid, int(fields[19]), text, terminal=fields[4] != "0")
+    return None if row.ended else Process(row, command.replace(b"\0", b" ").decode(errors="replace").strip())
 
 
 def known(pids: Iterable[int]) -> list[Process]:
@@ -50,8 +49,7 @@ def known(pids: Iterable[int]) -> list[Process]:
 
 def still_alive(processes: Iterable[Process]) -> list[Process]:
     """Return those that are alive still; a new process under an old id does not count."""
-    found = ((process, find(process.pid)) for process in processes)
-    return [process for process, now in found if now is not None and now.started == process.started]
+    return [process for process in processes if proctable.alive([process.row])]
 
 
 def marked(state_dir: Path) -> list[Process]:
@@ -61,13 +59,8 @@ def marked(state_dir: Path) -> list[Process]:
     by a working directory below it, unless a person's shell stands there. A process with an emptied environment that
     has also changed its directory escapes; while the cloud answers, it names that one itself.
     """
-    return [process for process in _all() if _belongs(process, state_dir)]
-
-
-def _all() -> Iterator[Process]:
-    for entry in _PROC.iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid() and (process := find(int(entry.name))) is not None:
-            yield process
+    found = (_living(row) for row in proctable.snapshot().values() if row.pid != os.getpid())
+    return [process for process in found if process is not None and _belongs(process, state_dir)]
 
 
 def _belongs(process: Process, state_dir: Path) -> bool:
@@ -75,9 +68,9 @@ def _belongs(process: Process, state_dir: Path) -> bool:
     if machines in process.command:
         return True
     try:
-        environment = (_PROC / str(process.pid) / "environ").read_bytes()
-        directory = str((_PROC / str(process.pid) / "cwd").readlink())
+        environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+        directory = os.readlink(f"/proc/{process.pid}/cwd")
     except OSError:
         return False
-    stands_there = directory.startswith(machines) and not process.terminal
+    stands_there = directory.startswith(machines) and not process.row.terminal
     return stands_there or f"{MARK}={state_dir}".encode() in environment.split(b"\0")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 ENDED = frozenset("ZX")
 """States of a process that runs no more: a zombie still answers ``kill -0``, so the state has to be asked for."""
 
-_STATE, _PPID, _THREADS, _STARTED = 0, 1, 17, 19
+_STATE, _PPID, _TERMINAL, _THREADS, _STARTED = 0, 1, 4, 17, 19
 """Positions in ``/proc/PID/stat`` after the name, see proc_pid_stat(5)."""
 
 
@@ -24,6 +24,7 @@ class Process(NamedTuple):
     :param name: the kernel's short name (15 bytes), which ``setproctitle`` leaves alone.
     :param started: clock ticks since boot; with the pid it names a process for good.
     :param threads: number of its threads, an ended first one included.
+    :param terminal: whether it hangs on a terminal, as a person's shell does.
     """
 
     pid: int
@@ -32,6 +33,7 @@ class Process(NamedTuple):
     name: str
     started: int
     threads: int
+    terminal: bool
 
     @property
     def ended(self) -> bool:
@@ -50,7 +52,15 @@ def read(pid: int) -> Process | None:
     head, _, tail = text.rpartition(")")
     fields = tail.split()
     name = head.partition("(")[2]
-    return Process(pid, int(fields[_PPID]), fields[_STATE], name, int(fields[_STARTED]), int(fields[_THREADS]))
+    return Process(
+        pid=pid,
+        parent=int(fields[_PPID]),
+        state=fields[_STATE],
+        name=name,
+        started=int(fields[_STARTED]),
+        threads=int(fields[_THREADS]),
+        terminal=fields[_TERMINAL] != "0",
+    )
 
 
 def snapshot() -> dict[int, Process]:
