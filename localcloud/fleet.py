@@ -94,7 +94,7 @@ class Fleet:
         :raises SurvivorsLeft: when a process is left.
         """
         for name in list(self._crews):
-            self.kill(name, _nothing)
+            self.kill(name, lambda: None)
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._yard.driver.close()
@@ -108,7 +108,3 @@ class Fleet:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         report_failure(task)
-
-
-def _nothing() -> None:
-    return None

@@ -36,6 +36,11 @@ class ResourceName:
             raise errors.invalid(f"Cloud TPU received a bad request. The name {text!r} does not have the form {shape}")
         return cls(match[1], match[2], match[3] or "", match[4] or "")
 
+    @property
+    def full(self) -> str:
+        """The name in full, with the project's id even where it was given by its number."""
+        return self.child(self.collection, self.id)
+
     def child(self, collection: str, identifier: str) -> str:
         """Return the full name of a resource in this location."""
         return f"projects/{self.project}/locations/{self.zone}/{collection}/{identifier}"

@@ -81,9 +81,7 @@ class NodeApi:
 
     def list(self, request: ListNodesRequest) -> ListNodesResponse:
         """ListNodes: of one zone, or of all that answer with ``-``."""
-        where = self._world.locate(request.parent, wildcard=True)
-        zones, silent = self._world.answering_zones(where.zone, "ListNodes")
-        records = [record for record in self._nodes.records.values() if record.where.zone in zones]
+        records, silent = self._world.visible(self._nodes.records.values(), request.parent, "ListNodes")
         chosen, token = page(records, lambda record: record.name, request.page_size, request.page_token)
         return ListNodesResponse(nodes=[record.view() for record in chosen], next_page_token=token, unreachable=silent)
 

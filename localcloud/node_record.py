@@ -53,7 +53,7 @@ class NodeRecord:
     @property
     def name(self) -> str:
         """Full name."""
-        return self.where.child("nodes", self.where.id)
+        return self.where.full
 
     @property
     def tier(self) -> str:

@@ -78,7 +78,7 @@ def _template(world: World, where: ResourceName, asked: Node, kind: AcceleratorT
     template = Node(asked)
     for field in _OUTPUT_ONLY:
         Node.pb(template).ClearField(field)
-    template.name = where.child("nodes", where.id)
+    template.name = where.full
     template.id = uid
     template.accelerator_type = kind.name
     template.accelerator_config = AcceleratorConfig(type_=GENERATION_TYPES[kind.generation], topology=kind.topology)

@@ -64,8 +64,7 @@ class NodeBook:
 
         :raises CloudError: NOT_FOUND, INVALID_ARGUMENT or PERMISSION_DENIED.
         """
-        where = self.world.locate(name, "nodes")
-        full = where.child("nodes", where.id)
+        full = self.world.locate(name, "nodes").full
         if full not in self.records:
             raise errors.not_found(full)
         return self.records[full]
@@ -193,7 +192,7 @@ class NodeBook:
         record.machines = ()
         record.create = None
         self.move(record, state)
-        self.world.machines.kill(record.name, _nothing)
+        self.world.machines.kill(record.name, lambda: None)
         if lost_in_creation is not None:
             self.operations.fail(lost_in_creation, errors.no_capacity(record.where.zone))
         if record.queued:
@@ -222,7 +221,3 @@ class NodeBook:
             self._tell(record, record.state, None, by_user=by_user)
         if done is not None:
             done()
-
-
-def _nothing() -> None:
-    return None

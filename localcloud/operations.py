@@ -103,11 +103,10 @@ class OperationBook:
         """
         world = self._world
         name = target.child(_COLLECTION, f"operation-{world.rng.getrandbits(48):012x}-{world.rng.getrandbits(32):08x}")
-        full = target.child(target.collection, target.id)
         metadata = OperationMetadata(
-            create_time=world.stamp(), target=full, verb=verb, api_version="v2", cancel_requested=False
+            create_time=world.stamp(), target=target.full, verb=verb, api_version="v2", cancel_requested=False
         )
-        fault = world.faults.take("tpu.operation", verb=verb, target=full)
+        fault = world.faults.take("tpu.operation", verb=verb, target=target.full)
         operation = Operation(operations_pb2.Operation(name=name), metadata, fault)
         self._operations[name] = operation
         if fault is not None and operation.action() == "error":
@@ -169,8 +168,7 @@ class OperationBook:
 
         :raises CloudError: NOT_FOUND, also for one that a fault has made the cloud forget.
         """
-        located = self._world.locate(name, _COLLECTION)
-        full = located.child(_COLLECTION, located.id)
+        full = self._world.locate(name, _COLLECTION).full
         operation = self._operations.get(full)
         if operation is None or operation.action() == "forget":
             raise errors.not_found(full)

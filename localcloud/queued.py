@@ -46,8 +46,7 @@ class QueuedBook:
 
         :raises CloudError: NOT_FOUND, INVALID_ARGUMENT or PERMISSION_DENIED.
         """
-        where = self.world.locate(name, "queuedResources")
-        full = where.child("queuedResources", where.id)
+        full = self.world.locate(name, "queuedResources").full
         if full not in self.records:
             raise errors.not_found(full)
         return self.records[full]

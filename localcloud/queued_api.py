@@ -87,9 +87,7 @@ class QueuedApi:
 
     def list(self, request: ListQueuedResourcesRequest) -> ListQueuedResourcesResponse:
         """ListQueuedResources: of one zone, or of all that answer with ``-``."""
-        where = self._world.locate(request.parent, wildcard=True)
-        zones, silent = self._world.answering_zones(where.zone, "ListQueuedResources")
-        records = [record for record in self._queued.records.values() if record.where.zone in zones]
+        records, silent = self._world.visible(self._queued.records.values(), request.parent, "ListQueuedResources")
         chosen, token = page(records, lambda record: record.name, request.page_size, request.page_token)
         return ListQueuedResourcesResponse(
             queued_resources=[record.view() for record in chosen], next_page_token=token, unreachable=silent
@@ -97,8 +95,7 @@ class QueuedApi:
 
     def delete(self, request: DeleteQueuedResourceRequest) -> Any:
         """DeleteQueuedResource: with nodes left only in some states, or with ``force``."""
-        where = self._world.locate(request.name, "queuedResources")
-        name = where.child("queuedResources", where.id)
+        name = self._world.locate(request.name, "queuedResources").full
         if (known := self._remembered("delete", name, request.request_id)) is not None:
             return known.render()
         record = self._queued.find(request.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from google.cloud.tpu_v2.types import QueuedResource, QueuedResourceState
@@ -30,7 +30,6 @@ class QueuedRecord:
     :ivar state: ``QueuedResourceState.State``.
     :ivar initiator: who caused the state: 1 the user, 2 the service.
     :ivar error: why it FAILED.
-    :ivar operations: create and delete by request id, for calls that are repeated.
     :ivar delete: the pending delete operation.
     """
 
@@ -40,13 +39,12 @@ class QueuedRecord:
     state: int = State.CREATING
     initiator: int = Initiator.USER
     error: CloudError | None = None
-    operations: dict[str, Operation] = field(default_factory=dict)
     delete: Operation | None = None
 
     @property
     def name(self) -> str:
         """Full name."""
-        return self.where.child("queuedResources", self.where.id)
+        return self.where.full
 
     def demand(self) -> Demand:
         """Return the quota it holds, in every state, until it is deleted."""
@@ -75,12 +73,11 @@ def build_queued(world: World, parent: ResourceName, identifier: str, asked: Que
     if len(specs) != 1:
         raise errors.invalid(f"Cloud TPU received a bad request. Exactly one node_spec is accepted, got {len(specs)}")
     where = ResourceName(parent.project, parent.zone, "queuedResources", identifier)
-    name = where.child("queuedResources", identifier)
     template = QueuedResource(asked)
-    template.name = name
+    template.name = where.full
     template.create_time = world.stamp()
     QueuedResource.pb(template).ClearField("state")
-    return QueuedRecord(where, template, _nodes(world, parent, name, asked))
+    return QueuedRecord(where, template, _nodes(world, parent, where.full, asked))
 
 
 def _nodes(world: World, parent: ResourceName, queued: str, asked: QueuedResource) -> list[NodeRecord]:

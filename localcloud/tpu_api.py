@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import grpc
@@ -11,7 +10,6 @@ from localcloud.desk import Desk
 from localcloud.errors import CloudError
 from localcloud.grpc_table import MethodRow, method_table
 
-_LOG = logging.getLogger(__name__)
 _DETAILS = "grpc-status-details-bin"
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
+from typing import Protocol, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -16,6 +17,15 @@ from localcloud.machines import Machines
 from localcloud.names import ResourceName
 from localcloud.settings import Latencies, Settings
 from localcloud.timeline import Timeline
+
+
+class Placed(Protocol):
+    """What is in a zone: a node, a queued resource."""
+
+    where: ResourceName
+
+
+P = TypeVar("P", bound=Placed)
 
 
 def chance(seed: int) -> Random:
@@ -66,6 +76,16 @@ class World:
     def open_zones(self) -> list[str]:
         """Return the zones the project is admitted to, sorted."""
         return [zone for zone in self.catalogue.zones if zone not in self.settings.closed_zones]
+
+    def visible(self, records: Iterable[P], parent: str, method: str) -> tuple[list[P], list[str]]:
+        """Return the records of a zone, or with ``-`` those of all zones, and the zones that do not answer.
+
+        :param parent: the location that was asked for.
+        :param method: the list call, for faults.
+        :raises CloudError: INVALID_ARGUMENT or PERMISSION_DENIED.
+        """
+        zones, silent = self.answering_zones(self.locate(parent, wildcard=True).zone, method)
+        return [record for record in records if record.where.zone in zones], silent
 
     def answering_zones(self, zone: str, method: str) -> tuple[list[str], list[str]]:
         """Return, for a zone or ``-``, the zones that answer a list call and those that do not."""
