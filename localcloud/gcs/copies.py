@@ -104,7 +104,7 @@ async def _copied(store: Store, call: Call) -> Generation:
 
 def _checked_source(store: Store, call: Call) -> Generation:
     row = objects.find(store, call.bucket, call.object, call.number("sourceGeneration"))
-    Preconditions.of_query(call.query, source=True).check_write(row)
+    Preconditions.of_source(call.query).check_write(row)
     return row
 
 

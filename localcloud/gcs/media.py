@@ -13,13 +13,14 @@ from localcloud.gcs.resources import etag
 from localcloud.gcs.store import Store
 from localcloud.gcs.wire import Call, FileBody, Reply
 
-_FIELDS = {
+FIELDS = {
     "contentType": "Content-Type",
     "contentEncoding": "Content-Encoding",
     "contentDisposition": "Content-Disposition",
     "contentLanguage": "Content-Language",
     "cacheControl": "Cache-Control",
 }
+"""Headers of HTTP itself that are kept with an object, by their names in its metadata."""
 
 
 def read(store: Store, call: Call, row: Generation) -> Reply:
@@ -64,7 +65,7 @@ def headers_of(row: Generation) -> CIMultiDict[str]:
             "X-Goog-Stored-Content-Length": str(content.size),
         }
     )
-    headers.update({header: str(row.meta[key]) for key, header in _FIELDS.items() if row.meta.get(key)})
+    headers.update({header: str(row.meta[key]) for key, header in FIELDS.items() if row.meta.get(key)})
     headers.update({f"X-Goog-Meta-{key}": str(value) for key, value in (row.meta.get("metadata") or {}).items()})
     if content.components:
         headers["X-Goog-Component-Count"] = str(content.components)

@@ -42,10 +42,14 @@ class Preconditions:
     not_metageneration: int | None = None
 
     @classmethod
-    def of_query(cls, query: Mapping[str, str], source: bool = False) -> Preconditions:
-        """Read the parameters of the JSON interface; ``source`` selects those about the source of a copy."""
-        prefix = "ifSource" if source else "if"
-        return cls._read(lambda name: query.get(prefix + name))
+    def of_query(cls, query: Mapping[str, str]) -> Preconditions:
+        """Read the parameters of the JSON interface."""
+        return cls._read(lambda name: query.get(f"if{name}"))
+
+    @classmethod
+    def of_source(cls, query: Mapping[str, str]) -> Preconditions:
+        """Read the parameters of the JSON interface that are about the source of a copy."""
+        return cls._read(lambda name: query.get(f"ifSource{name}"))
 
     @classmethod
     def of_headers(cls, headers: Mapping[str, str]) -> Preconditions:

@@ -65,20 +65,28 @@ def start(store: Store, draft: Draft, declared: int | None) -> Session:
     objects.check(store, draft)
     writer = store.blobs.create()
     writer.close()
+    return find(store, enter(store, "resumable", draft, declared=declared, blob=writer.blob))
+
+
+def enter(store: Store, kind: str, draft: Draft, **columns: Any) -> str:
+    """Take an upload down that has begun; return the secret that names it.
+
+    :param kind: ``resumable``, or ``multipart`` for the one of the XML interface.
+    :param draft: the object to be.
+    :param columns: of the database row, what only uploads of this kind have.
+    """
     row: dict[str, Any] = {
         "id": secrets.token_urlsafe(48),
-        "kind": "resumable",
+        "kind": kind,
         "bucket": draft.bucket,
         "name": draft.name,
         "meta": json.dumps(dict(draft.meta)),
         "conditions": draft.conditions.as_text(),
-        "declared": declared,
         "received": 0,
-        "blob": writer.blob,
         "created": store.now().isoformat(),
     }
-    store.insert("uploads", row)
-    return find(store, row["id"])
+    store.insert("uploads", {**row, **columns})
+    return str(row["id"])
 
 
 def find(store: Store, upload_id: str) -> Session:

@@ -14,14 +14,7 @@ from localcloud.gcs.preconditions import Preconditions
 from localcloud.gcs.store import Store
 from localcloud.gcs.wire import Call, Reply
 
-_FIELDS = {
-    "contentType": "Content-Type",
-    "contentEncoding": "Content-Encoding",
-    "contentDisposition": "Content-Disposition",
-    "contentLanguage": "Content-Language",
-    "cacheControl": "Cache-Control",
-    "storageClass": "X-Goog-Storage-Class",
-}
+_FIELDS = {**media.FIELDS, "storageClass": "X-Goog-Storage-Class"}
 _CUSTOM = "x-goog-meta-"
 
 

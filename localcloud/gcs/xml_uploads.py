@@ -8,14 +8,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import secrets
 import xml.etree.ElementTree as ET
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
 from xml.sax.saxutils import escape
 
-from localcloud.gcs import objects
+from localcloud.gcs import objects, uploads
 from localcloud.gcs.digests import Claims
 from localcloud.gcs.errors import GCSError
 from localcloud.gcs.objects import Draft
@@ -37,18 +35,8 @@ async def start(store: Store, call: Call) -> Reply:
     await call.read()
     draft = draft_of(call)
     objects.check(store, draft)
-    row: dict[str, Any] = {
-        "id": secrets.token_urlsafe(48),
-        "kind": "multipart",
-        "bucket": draft.bucket,
-        "name": draft.name,
-        "meta": json.dumps(dict(draft.meta)),
-        "conditions": Preconditions().as_text(),
-        "received": 0,
-        "created": store.now().isoformat(),
-    }
-    store.insert("uploads", row)
-    ids = f"<Bucket>{draft.bucket}</Bucket><Key>{escape(draft.name)}</Key><UploadId>{row['id']}</UploadId>"
+    upload = uploads.enter(store, "multipart", replace(draft, conditions=Preconditions()))
+    ids = f"<Bucket>{draft.bucket}</Bucket><Key>{escape(draft.name)}</Key><UploadId>{upload}</UploadId>"
     return Reply.xml(f'<InitiateMultipartUploadResult xmlns="{_NAMESPACE}">{ids}</InitiateMultipartUploadResult>')
 
 
