@@ -141,7 +141,9 @@ def test_a_screen_reader_finds_its_way(shown: Visit) -> None:
 def test_the_keyboard_reaches_everything(shown: Visit) -> None:
     """Every link and the table behind the chart get the focus by Tab, and the focus is seen."""
     page = shown.page
-    wanted = page.locator("main a[href], main summary").count()
+    page.get_by_text("SSH commands of the running TPUs").click()
+    page.locator("h1").click()
+    wanted = page.locator("main a[href], main summary, main button").count()
     reached = set()
     for _ in range(wanted):
         page.keyboard.press("Tab")
@@ -149,9 +151,37 @@ def test_the_keyboard_reaches_everything(shown: Visit) -> None:
         assert focus["outline"] >= 2
         reached.add(focus["place"])
     assert len(reached) == wanted
-    page.locator("summary").focus()
+    page.locator("#chart-details summary").focus()
     page.keyboard.press("Enter")
     assert page.get_by_role("table", name="Chip-hours per day").is_visible()
+
+
+@every_look
+def test_an_ssh_command_is_copied(shown: Visit, out: Path) -> None:
+    """The command of a running TPU can be read whole in every look, and its button puts it into the clipboard."""
+    page = shown.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_text("SSH commands of the running TPUs").click()
+    page.get_by_role("button", name=f"Copy the SSH command of {LIVING.node_id(1)}").click()
+    page.get_by_role("status").get_by_text("Copied").wait_for()
+    command = page.evaluate("navigator.clipboard.readText()")
+    assert command.startswith(f"gcloud compute tpus tpu-vm ssh {LIVING.node_id(1)} --zone=us-central1-f ")
+    assert page.get_by_role("list", name="SSH commands").get_by_text(command, exact=True).is_visible()
+    assert (page.evaluate(CUT), page.evaluate(CONTRAST)) == ([], [])
+    assert page.evaluate("document.documentElement.scrollWidth") <= shown.width
+    page.locator("#logins").screenshot(path=out / f"usage-ssh-{shown.width}-{shown.theme}.png")
+
+
+def test_without_a_clipboard_the_command_is_copied_from_the_selection(shown: Visit) -> None:
+    """Where scripts have no clipboard, as on plain HTTP, the command is selected and copied all the same."""
+    page = shown.page
+    page.context.grant_permissions(["clipboard-read"])
+    read = page.evaluate_handle("() => { const board = navigator.clipboard; return () => board.readText(); }")
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.get_by_text("SSH commands of the running TPUs").click()
+    page.get_by_role("button", name=f"Copy the SSH command of {LIVING.node_id(1)}").click()
+    page.get_by_role("status").get_by_text("Copied").wait_for()
+    assert f" {LIVING.node_id(1)} " in page.evaluate("read => read()", read)
 
 
 @pytest.fixture

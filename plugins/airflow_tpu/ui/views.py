@@ -13,6 +13,7 @@ from airflow_tpu.core.table import chip_hours, usd
 from airflow_tpu.core.usage import Usage
 from airflow_tpu.ui.activity import billed_table, chart, preempted, preemption_table, value_table
 from airflow_tpu.ui.fleet import cost_of, gauges, living, orphan_table, orphans, tpus
+from airflow_tpu.ui.logins import logins
 from airflow_tpu.ui.parts import UNKNOWN, Reader, moment
 from airflow_tpu.ui.snapshot import Snapshot
 
@@ -42,6 +43,7 @@ def page(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
         ],
         "gauges": gauges(snapshot),
         "tpus": tpus(snapshot, reader),
+        "logins": logins(snapshot, reader),
         "chart": chart(usage, reader),
         "value": value_table(usage),
         "billed": billed_table(usage),

@@ -3,6 +3,7 @@
 import { Chart } from "./chart.js";
 import { gauges } from "./gauge.js";
 import { followLinks } from "./links.js";
+import { showLogins } from "./logins.js";
 import { element, table } from "./table.js";
 
 const AGAIN_SECONDS = 60;
@@ -44,6 +45,7 @@ function show(data) {
   byId("tiles").replaceChildren(...data.tiles.map(tile));
   byId("gauges").replaceChildren(...gauges(data.gauges));
   for (const [id, label] of Object.entries(TABLES)) byId(id).replaceChildren(...table(data[id], label));
+  showLogins(data.logins);
   byId("content").hidden = false;
   showChart(data.chart);
 }
