@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from airflow_tpu.cli.main import parser as product_parser
 from localcloud.cli import parser as cloud_parser
+from tests.docs.pages import PAGES, ROOT, name_of
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "include" / "train" / "README.md"])
+# What a sentence mentions in passing; what stands in a block is run by tests/docs.
+PROGRAMS: dict[tuple[str, ...], Callable[[], argparse.ArgumentParser]] = {
+    ("airflow-tpu",): product_parser,
+    ("airflow", "tpu"): product_parser,
+    ("python", "-m", "localcloud"): cloud_parser,
+}
+MENTION = re.compile(r"`((?:airflow-tpu|airflow tpu|python -m localcloud|make) [a-z][^`]*)`")
 BLOCK = re.compile(r"^```(?:console|bash|sh)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 ANY_BLOCK = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#]+)")
@@ -81,6 +89,31 @@ def test_commands_are_found() -> None:
     assert problem_of(["airflow-tpu", "coffee"])
     assert problem_of(["python", "-m", "localcloud", "coffee"])
     assert problem_of(["coffee"])
+
+
+def mention_problem(text: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Why a command that a sentence mentions, in part perhaps, does not exist; empty if it does."""
+    words = re.sub(r"[\[\]]", " ", text).split()
+    if words[0] == "make":
+        return problem_of(words)
+    program = next(known for known in PROGRAMS if words[: len(known)] == list(known))
+    rest = words[len(program) :]
+    verbs = list(itertools.takewhile(lambda word: word.isalpha() and word.islower(), rest))
+    capsys.readouterr()
+    wrong = parsed(PROGRAMS[program](), [*verbs, "--help"])
+    helped = capsys.readouterr().out
+    unknown = [word for word in rest if word.startswith("--") and word not in helped]
+    return wrong or (f"no flag {unknown[0]}" if unknown else "")
+
+
+def test_what_sentences_mention_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every verb and flag of our programs that stands in the middle of a sentence exists."""
+    mentions = [(name_of(page), text) for page in PAGES for text in MENTION.findall(page.read_text(encoding="utf-8"))]
+    assert len(mentions) >= 20
+    assert [(*one, problem) for one in mentions if (problem := mention_problem(one[1], capsys))] == []
+    assert mention_problem("airflow-tpu coffee", capsys)
+    assert mention_problem("airflow-tpu usage --coffee", capsys) == "no flag --coffee"
+    assert mention_problem("make coffee", capsys)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -1,0 +1,60 @@
+"""``airflow standalone`` in the background, with a local cloud in Google's place: ``standalone.py up|down``.
+
+``up`` returns when the DAGs are there; ``down`` waits for the run that was triggered meanwhile, and fails if it failed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path.cwd()))
+
+from localcloud.testing import eventually
+
+HOME = Path(os.environ["HOME"])
+PID = HOME / "standalone.pid"
+START = """
+python -m localcloud up --detach --bucket trc-local=US-CENTRAL1
+python scripts/connections.py .localcloud/endpoints.json "$HOME"
+. "$HOME/connections.env"
+exec airflow standalone
+"""
+ENDED = {"success", "failed"}
+PATIENCE = 400.0
+
+
+def up() -> None:
+    """Start it, and wait until the DAG of the page can be triggered."""
+    with (HOME / "standalone.log").open("w") as log:
+        started = subprocess.Popen(["bash", "-ec", START], stdout=log, stderr=log, start_new_session=True)
+    PID.write_text(str(started.pid))
+    eventually(lambda: _answer("SELECT dag_id FROM serialized_dag"), lambda found: "tpu_train" in found, PATIENCE, 1.0)
+
+
+def down() -> None:
+    """Wait for the run, and end everything, whatever came of it."""
+    try:
+        query = "SELECT state FROM dag_run WHERE dag_id = 'tpu_train'"
+        states = eventually(lambda: _answer(query), lambda found: bool(found) and set(found) <= ENDED, PATIENCE, 1.0)
+    finally:
+        os.killpg(int(PID.read_text()), signal.SIGTERM)
+        subprocess.run([sys.executable, "-m", "localcloud", "down"], check=True)
+    if states != ["success"]:
+        raise SystemExit(f"the run ended as {states}")
+
+
+def _answer(query: str) -> list[str]:
+    try:
+        with sqlite3.connect(f"file:{os.environ['AIRFLOW_HOME']}/airflow.db?mode=ro", uri=True) as database:
+            return [row[0] for row in database.execute(query)]
+    except sqlite3.OperationalError:  # not there yet, or being written
+        return []
+
+
+if __name__ == "__main__":
+    {"up": up, "down": down}[sys.argv[1]]()
