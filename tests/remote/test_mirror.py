@@ -32,8 +32,7 @@ def test_the_newest_checkpoint_is_in_the_bucket_while_the_run_goes_on(run: Mirro
     """A checkpoint that the script commits becomes complete in the bucket, and the heartbeat says which one it is."""
     ref = run.start()
     run.mirrored(ref, 2)
-    assert vault.newest is not None
-    assert vault.newest.step == 2
+    assert vault.newest == (2, "attempt-1/000000000002.step-0000000002")
     assert run.mirror(ref)["pending"] is None
     assert run.mirror(ref)["error"] == ""
 
@@ -54,8 +53,7 @@ def test_a_stop_waits_until_the_last_checkpoint_is_safe(run: MirroredRun, vault:
     until((run.checkpoints / "step-0000000003").exists)
     result = run.machine.stop(20.0, ref)["result"]
     assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (75, True, 4)
-    assert vault.newest is not None
-    assert vault.newest.step == 4
+    assert vault.newest == (4, "attempt-1/000000000004.step-0000000004")
 
 
 def test_a_killed_run_leaves_its_last_checkpoint_safe(run: MirroredRun, vault: Vault) -> None:

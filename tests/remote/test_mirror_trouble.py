@@ -67,5 +67,4 @@ def test_a_checkpoint_that_was_torn_in_the_bucket_is_saved_again(run: MirroredRu
     vault.objects[f"{place}/vocabulary"].upload_from_string("something else")
     again = run.start("sleep", "1000", attempt=2)
     until(lambda: run.mirror(again).get("last_step") == 2)
-    assert vault.newest is not None
-    assert vault.newest.folder == "attempt-2/000000000002.step-0000000002"
+    assert vault.newest == (2, "attempt-2/000000000002.step-0000000002")

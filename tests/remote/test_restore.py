@@ -87,8 +87,7 @@ def test_a_step_that_was_torn_can_be_saved_again(lost: MirroredRun, elsewhere: M
     damage(vault, 3, "shards/0", None)
     ref = elsewhere.start(attempt=2)
     elsewhere.mirrored(ref, 3)
-    assert vault.newest is not None
-    assert vault.newest.folder == "attempt-2/000000000003.step-0000000003"
+    assert vault.newest == (3, "attempt-2/000000000003.step-0000000003")
 
 
 def test_no_whole_checkpoint_among_several_is_no_new_start(

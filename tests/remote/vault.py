@@ -16,7 +16,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
 from airflow_tpu import protocol
-from airflow_tpu.core.artifacts import Checkpoint, newest_complete
+from airflow_tpu.core.artifacts import Manifest, verify
 from airflow_tpu.core.bundle import Bundle
 from airflow_tpu.core.job import JobSpec, RunRef
 from localcloud.clock import RealClock
@@ -90,9 +90,16 @@ class Vault:
         return {name: json.loads(blob.download_as_bytes()) for name, blob in self.objects.items() if "MANIFEST" in name}
 
     @property
-    def newest(self) -> Checkpoint | None:
-        """The newest complete checkpoint, as Airflow's side judges it."""
-        return newest_complete(self.manifests, self.objects)[0]
+    def newest(self) -> tuple[int, str] | None:
+        """Step and folder of the newest checkpoint whose every file is there as its manifest says."""
+        stored = self.objects
+        whole = []
+        for name, manifest in self.manifests.items():
+            folder = name.rpartition("/")[0]
+            files = {path.removeprefix(f"{folder}/"): blob for path, blob in stored.items()}
+            if not verify(Manifest.from_json(manifest), files):
+                whole.append((int(manifest["step"]), folder))
+        return max(whole, default=None)
 
     @property
     def steps(self) -> list[int]:

@@ -1,8 +1,8 @@
-"""What a run wrote: its manifest, whether the bucket holds all of it, and where the next attempt resumes."""
+"""What a run wrote: its manifest, and whether the bucket holds all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -10,7 +10,6 @@ from airflow_tpu.core import canonical
 from airflow_tpu.errors import ArtifactError
 
 VERSION = 1
-_UNKNOWN_STEP = -1
 
 
 class Stored(Protocol):
@@ -106,55 +105,6 @@ def verify(manifest: Manifest, listing: Mapping[str, Stored]) -> list[Problem]:
     """
     found = (_compare(file, listing.get(file.path)) for file in manifest.files)
     return [problem for problem in found if problem is not None]
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A folder with a manifest.
-
-    :param step: training steps it holds, -1 if its manifest does not say.
-    :param folder: its path in the listing, without a slash at the end.
-    :param problems: why it cannot be used, empty if it is complete.
-    """
-
-    step: int
-    folder: str
-    problems: tuple[Problem, ...] = ()
-
-
-def newest_complete(
-    manifests: Mapping[str, Mapping[str, Any]], listing: Mapping[str, Stored]
-) -> tuple[Checkpoint | None, list[Checkpoint]]:
-    """Where to resume.
-
-    :param manifests: content of every checkpoint manifest, by its path in the listing.
-    :param listing: everything below the checkpoint prefix, by path.
-    :return: the newest checkpoint whose every file is there as its manifest says (None if there is none), and the
-        ones that were skipped, to be named in the log.
-    """
-    found = sorted(_checkpoints(manifests, listing), key=lambda one: (one.step, one.folder), reverse=True)
-    newest = next((one for one in found if not one.problems), None)
-    least = newest.step if newest else 0
-    return newest, [one for one in found if one.problems and (one.step >= least or one.step == _UNKNOWN_STEP)]
-
-
-def _checkpoints(manifests: Mapping[str, Mapping[str, Any]], listing: Mapping[str, Stored]) -> Iterable[Checkpoint]:
-    for path, data in manifests.items():
-        folder = path.rpartition("/")[0]
-        try:
-            step, manifest = _step(data), Manifest.from_json(data)
-        except ArtifactError as error:
-            yield Checkpoint(_UNKNOWN_STEP, folder, (Problem(path, "damaged", found=str(error)),))
-            continue
-        problems = (_compare(file, listing.get(f"{folder}/{file.path}")) for file in manifest.files)
-        yield Checkpoint(step, folder, tuple(problem for problem in problems if problem is not None))
-
-
-def _step(data: Mapping[str, Any]) -> int:
-    step = data.get("step") if isinstance(data, Mapping) else None
-    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-        raise ArtifactError(f"the checkpoint's manifest has no step: {str(data)[:200]}")
-    return step
 
 
 def _file(entry: Mapping[str, Any]) -> ManifestFile:

@@ -111,11 +111,6 @@ def script(value: Any) -> str:
     return gcs_uri(found)
 
 
-def bucket_of(uri: str) -> str:
-    """Bucket of a valid ``gs://`` URI."""
-    return uri.removeprefix("gs://").partition("/")[0]
-
-
 def _refuse_odd(path: str) -> None:
     if not path.strip():
         raise Invalid("is empty")

@@ -17,7 +17,6 @@ from tests.unit.core.made_ledger import ASKED, NODE, closed, opened
 
 PLACE = "projects/my-project/locations/us-central1-f"
 MINUTE = timedelta(minutes=1)
-READY_AT = ASKED + 5 * MINUTE
 EVERYTHING = Selection()
 
 
