@@ -158,19 +158,6 @@ def integer(least: int, most: int) -> Callable[[Any], int]:
     return read
 
 
-def positive(most: float) -> Callable[[Any], float]:
-    """A reader of numbers above zero."""
-
-    def read(value: Any) -> float:
-        number = _number(value, _NUMBER, "must be a number")
-        if number <= 0:
-            raise Invalid("must be more than 0")
-        _check_range(number, 0, most)
-        return float(number)
-
-    return read
-
-
 def amount(most: float) -> Callable[[Any], float]:
     """A reader of numbers from zero on."""
 
@@ -178,6 +165,18 @@ def amount(most: float) -> Callable[[Any], float]:
         number = _number(value, _NUMBER, "must be a number")
         _check_range(number, 0, most)
         return float(number)
+
+    return read
+
+
+def positive(most: float) -> Callable[[Any], float]:
+    """A reader of numbers above zero."""
+    read_amount = amount(most)
+
+    def read(value: Any) -> float:
+        if _number(value, _NUMBER, "must be a number") <= 0:
+            raise Invalid("must be more than 0")  # zero is out of range, and no nearest value
+        return read_amount(value)
 
     return read
 

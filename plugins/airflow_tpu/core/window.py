@@ -10,6 +10,15 @@ if TYPE_CHECKING:
     from airflow_tpu.core.lease import Lease
 
 
+def first_of(deadline: dt.datetime, closes: dt.datetime | None) -> dt.datetime:
+    """When the wait for a TPU ends.
+
+    :param deadline: of the run.
+    :param closes: see :func:`closes_at`.
+    """
+    return deadline if closes is None else min(deadline, closes)
+
+
 def closes_at(conf: RunConf, lease: Lease) -> dt.datetime | None:
     """When a run that has no TPU yet wants none any more.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_tpu import settings
 from airflow_tpu.core.readiness import Wait
 from airflow_tpu.core.walk import Choice, Hunt
+from airflow_tpu.core.window import first_of
 from airflow_tpu.errors import (
     AccessDenied,
     GrantViolation,
@@ -77,7 +78,7 @@ def next_step(bench: Workbench, lease: Lease, error: TPUError) -> Step | None:
         why = f"no {refused} to be had, so {choice} is asked for, which the grant has in the region of the data as well"
         return Step(choice, hunt, why)
     pause = hunt.pause(settings.retry_seconds() * FIRST_PAUSE)
-    until = min(lease.expires_at, bench.closes(lease) or lease.expires_at)
+    until = first_of(lease.expires_at, bench.closes(lease))
     resume_at = min(now + dt.timedelta(seconds=pause), until)
     waited = Wait(hunt.since, until).line(f"capacity for {choice}", now, (resume_at - now).total_seconds())
     return Step(choice, hunt, waited, resume_at)
