@@ -28,6 +28,15 @@ class CloudTPUBaseTrigger(BaseTrigger):
         super().__init__(**kwargs)  # type: ignore[no-untyped-call]
         self.watch = Watch.from_json(watch)
 
+    def carried(self) -> dict[str, Any]:
+        """What the trigger is given beside the watch, by argument, as plain JSON."""
+        return {}
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class path and arguments."""
+        arguments = {"watch": self.watch.to_json(), **self.carried()}
+        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
+
     async def outcome(self) -> dict[str, Any]:
         """Wait, and say what happened.
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_tpu.core.readiness import Wait
+from airflow_tpu.core.window import first_of
 from airflow_tpu.triggers.base import CloudTPUBaseTrigger
 
 _SAY_AGAIN = 600.0
@@ -27,15 +28,14 @@ class CloudTPUCapacityTrigger(CloudTPUBaseTrigger):
         super().__init__(watch, **kwargs)
         self.hunt = dict(hunt)
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments."""
-        arguments = {"watch": self.watch.to_json(), "hunt": self.hunt}
-        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
+    def carried(self) -> dict[str, Any]:
+        """The search."""
+        return {"hunt": self.hunt}
 
     async def outcome(self) -> dict[str, Any]:
         """Nothing but the fact that the time has come."""
-        until = self.watch.closing or self.watch.deadline
-        wait = Wait(dt.datetime.fromtimestamp(self.hunt["since"], dt.UTC), min(until, self.watch.deadline))
+        until = first_of(self.watch.deadline, self.watch.closing)
+        wait = Wait(dt.datetime.fromtimestamp(self.hunt["since"], dt.UTC), until)
         while (left := self.hunt["resume_at"] - time.time()) > 0:
             self.log.info("%s", wait.line(self.hunt["what"], dt.datetime.now(dt.UTC), left))
             await asyncio.sleep(min(left, _SAY_AGAIN))

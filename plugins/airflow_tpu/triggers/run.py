@@ -21,10 +21,9 @@ class CloudTPURunTrigger(CloudTPUBaseTrigger):
         super().__init__(watch, **kwargs)
         self.job = dict(job)
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments."""
-        arguments = {"watch": self.watch.to_json(), "job": self.job}
-        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
+    def carried(self) -> dict[str, Any]:
+        """The job."""
+        return {"job": self.job}
 
     async def outcome(self) -> dict[str, Any]:
         """The run's result, as the worker recorded it, or the error that ended it; and how far it was."""
