@@ -14,7 +14,8 @@ from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcAsyncIOTransport
 from grpc import aio
 
 from airflow_tpu.hooks.artifacts import ObjectInfo, StoredJSON
-from airflow_tpu.hooks.tpu_client import APIEndpoint, CallTiming, TPUClient
+from airflow_tpu.hooks.tpu_calls import CallTiming
+from airflow_tpu.hooks.tpu_client import APIEndpoint, TPUClient
 from localcloud.desk import Desk, resource_of
 from localcloud.errors import CloudError
 from localcloud.grpc_table import MethodRow, method_table

@@ -14,7 +14,7 @@ import yaml
 
 from airflow_tpu.core.grant import Grant
 from airflow_tpu.hooks.artifacts import ArtifactsHook
-from airflow_tpu.hooks.run import Login
+from airflow_tpu.hooks.ssh_connect import Login
 from airflow_tpu.hooks.tpu_client import TPUClient
 from localcloud.server import LocalCloudConfig
 from localcloud.settings import Latencies, Settings

@@ -23,8 +23,9 @@ from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.ledger import LedgerStore
 from airflow_tpu.hooks.login import public_key_line
 from airflow_tpu.hooks.provision import Order, Provisioner
-from airflow_tpu.hooks.run import Login
-from airflow_tpu.hooks.tpu_client import APIEndpoint, CallTiming, TPUClient
+from airflow_tpu.hooks.ssh_connect import Login
+from airflow_tpu.hooks.tpu_calls import CallTiming
+from airflow_tpu.hooks.tpu_client import APIEndpoint, TPUClient
 from airflow_tpu.hooks.waits import Pace
 from localcloud.testing import BackgroundCloud, eventually
 

@@ -10,7 +10,7 @@ import pytest
 from airflow_tpu.errors import HostKeyMismatch, HostLost, LoginRefused, TPUPreempted, TPUVanished
 from airflow_tpu.hooks.boot import Access, arrive, lost_state
 from airflow_tpu.hooks.provision import Target
-from airflow_tpu.hooks.run import Login
+from airflow_tpu.hooks.ssh_connect import Login
 from airflow_tpu.hooks.tpu_client import TPUClient
 from airflow_tpu.hooks.waits import until_ready
 from localcloud.testing import eventually_async

@@ -11,7 +11,7 @@ from airflow.sdk import Connection
 
 from airflow_tpu.errors import ConfigError
 from airflow_tpu.hooks.login import public_key_line, read_login
-from airflow_tpu.hooks.run import Login
+from airflow_tpu.hooks.ssh_connect import Login
 
 
 def connection(user: str | None, key: str) -> Connection:

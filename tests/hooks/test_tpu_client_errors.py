@@ -10,7 +10,8 @@ import pytest
 from airflow_tpu import errors
 from airflow_tpu.core.names import labels
 from airflow_tpu.hooks.census import take_census
-from airflow_tpu.hooks.tpu_client import CallTiming, TPUClient
+from airflow_tpu.hooks.tpu_calls import CallTiming
+from airflow_tpu.hooks.tpu_client import TPUClient
 from airflow_tpu.hooks.tpu_wire import Stamp
 from localcloud.testing import eventually_async
 from tests.hooks.conftest import Open

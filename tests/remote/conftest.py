@@ -11,7 +11,7 @@ import asyncssh
 import pytest
 
 from airflow_tpu.core.bundle import Bundle
-from airflow_tpu.hooks.run import Login, Timing, WorkerAddress
+from airflow_tpu.hooks.ssh_connect import Login, Timing, WorkerAddress
 from localcloud.vm.driver import SSHKey, Worker, WorkerSpec, choose_driver
 from tests.remote.machine import Machine, pythons
 from tests.remote.vault import MirroredRun, Vault

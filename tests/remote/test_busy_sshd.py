@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_tpu.errors import ConnectionFailed
-from airflow_tpu.hooks.run import Login, RunSession, Timing, WorkerAddress
+from airflow_tpu.hooks.run import RunSession
+from airflow_tpu.hooks.ssh_connect import Login, Timing, WorkerAddress
 
 
 class BusyDoor:

@@ -15,7 +15,8 @@ from airflow_tpu.core.bundle import Bundle, RunnerArchive
 from airflow_tpu.core.job import JobSpec, RunRef
 from airflow_tpu.core.messages import Finished, FollowMessage, Gone, Heartbeat, LogChunk, Pushed
 from airflow_tpu.errors import ConfigError, ConnectionFailed, HostKeyMismatch, LoginRefused, ProtocolMismatch
-from airflow_tpu.hooks.run import Login, RunSession, Timing, WorkerAddress, run_sync
+from airflow_tpu.hooks.run import RunSession
+from airflow_tpu.hooks.ssh_connect import Login, Timing, WorkerAddress
 from localcloud.clock import RealClock
 from localcloud.faults import FaultBook
 from localcloud.gcs import GCSServer
@@ -275,12 +276,3 @@ async def test_many_sessions_install_the_runner_at_once(address: WorkerAddress, 
 def test_a_login_does_not_show_its_key(login: Login) -> None:
     """What is printed of a login, in a log or a traceback, has no key in it."""
     assert "PRIVATE" not in repr(login)
-
-
-async def test_synchronous_code_can_wait_for_a_coroutine_anywhere() -> None:
-    """The helper works in a thread whose loop runs, as here, and passes results and errors on."""
-
-    async def double(number: int) -> int:
-        return 2 * number
-
-    assert run_sync(double(21)) == 42

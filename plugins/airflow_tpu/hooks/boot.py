@@ -26,7 +26,8 @@ from airflow_tpu.errors import (
     TPUVanished,
     TransientError,
 )
-from airflow_tpu.hooks.run import Login, RunSession, Timing, WorkerAddress
+from airflow_tpu.hooks.run import RunSession
+from airflow_tpu.hooks.ssh_connect import Login, Timing, WorkerAddress
 from airflow_tpu.hooks.waits import Arrival, Pace, Patience, until_ready
 
 if TYPE_CHECKING:

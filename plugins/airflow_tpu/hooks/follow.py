@@ -34,11 +34,12 @@ from airflow_tpu.errors import (
 )
 from airflow_tpu.hooks.boot import ONE_TRY, lost_state, worker_addresses
 from airflow_tpu.hooks.connection import ConnectionOptions
-from airflow_tpu.hooks.run import RunSession, Timing, WorkerAddress
+from airflow_tpu.hooks.run import RunSession
+from airflow_tpu.hooks.ssh_connect import Timing, WorkerAddress
 from airflow_tpu.hooks.waits import until_lost
 
 if TYPE_CHECKING:
-    from airflow_tpu.hooks.run import Login
+    from airflow_tpu.hooks.ssh_connect import Login
     from airflow_tpu.hooks.tpu_client import TPUClient
 
 log = logging.getLogger(__name__)

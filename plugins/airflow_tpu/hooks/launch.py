@@ -20,7 +20,7 @@ from airflow_tpu.hooks.run import RunSession
 if TYPE_CHECKING:
     from airflow_tpu.core.lease import Lease
     from airflow_tpu.core.tpu import TPUView
-    from airflow_tpu.hooks.run import WorkerAddress
+    from airflow_tpu.hooks.ssh_connect import WorkerAddress
     from airflow_tpu.hooks.tpu_client import TPUClient
     from airflow_tpu.hooks.workbench import Workbench
 

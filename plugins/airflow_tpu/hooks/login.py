@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.errors import ConfigError, Fault
-from airflow_tpu.hooks.run import Login
+from airflow_tpu.hooks.ssh_connect import Login
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import json
 import logging
 import shlex
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from airflow_tpu import protocol
 from airflow_tpu.core.bundle import Bundle, RunnerArchive
@@ -36,27 +35,7 @@ from airflow_tpu.settings import remote_dir
 if TYPE_CHECKING:
     import asyncssh
 
-__all__ = [
-    "Finished",
-    "FollowMessage",
-    "Gone",
-    "Heartbeat",
-    "LogChunk",
-    "Login",
-    "PushMessage",
-    "PushProgress",
-    "Pushed",
-    "RunSession",
-    "RunStatus",
-    "Started",
-    "Stopped",
-    "Timing",
-    "WorkerAddress",
-    "run_sync",
-]
-
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 _SLOW_LINK = 200_000  # bytes per second that an upload may be counted on
 _STOP_MARGIN_SECS = 45.0  # sweep, recording, and what is done if the supervisor hangs
@@ -282,13 +261,3 @@ def _push_message(frame: Frame) -> PushMessage:
     if frame.kind == protocol.UPLOADED:
         return PushProgress(fields["done"], fields["total"], fields.get("path", ""), fields.get("size", 0))
     raise ProtocolMismatch(f"unexpected message while pushing: {fields}")
-
-
-def run_sync(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end from code that is not asynchronous, even if a loop runs in this thread."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(asyncio.run, work).result()

@@ -12,7 +12,8 @@ from airflow.providers.google.common.hooks.base_google import GoogleBaseAsyncHoo
 from airflow_tpu import settings
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.hooks.connection import ConnectionOptions, parse_options
-from airflow_tpu.hooks.tpu_client import APIEndpoint, Listing, OperationView, TPUClient
+from airflow_tpu.hooks.tpu_client import APIEndpoint, Listing, TPUClient
+from airflow_tpu.hooks.tpu_wire import OperationView
 
 if TYPE_CHECKING:
     from airflow_tpu.core.tpu import QueuedView, TPUView

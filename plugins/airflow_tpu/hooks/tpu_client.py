@@ -7,18 +7,24 @@ and the asynchronous one loses the error code and does not survive a single UNAV
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from airflow_tpu.core.api_errors import classify
-from airflow_tpu.errors import RateLimited, ResourceNotFound, TPUError, TransientError
-from airflow_tpu.hooks import tpu_wire
+from airflow_tpu.errors import ResourceNotFound
 from airflow_tpu.hooks.clock import WALL, Clock
+from airflow_tpu.hooks.tpu_calls import CallTiming, retries, translated
+from airflow_tpu.hooks.tpu_wire import (
+    OperationView,
+    Stamp,
+    to_create_node,
+    to_create_queued,
+    to_operation_view,
+    to_queued_view,
+    to_view,
+)
 
 if TYPE_CHECKING:
-    from google.api_core.exceptions import GoogleAPICallError
     from google.auth.credentials import Credentials
     from google.cloud import tpu_v2
 
@@ -26,20 +32,6 @@ if TYPE_CHECKING:
     from airflow_tpu.core.tpu import QueuedView, TPUSpec, TPUView
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class CallTiming:
-    """Bounds of one call, in seconds: no method of Google's client has a timeout of its own.
-
-    :param answer: how long one try may take.
-    :param retry: over which a repeatable call is tried again.
-    :param pause: before the first repetition; it doubles up to ten seconds.
-    """
-
-    answer: float = 30.0
-    retry: float = 120.0
-    pause: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -64,22 +56,6 @@ class Listing(Generic[T]):
 
     items: tuple[T, ...]
     unreachable: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class OperationView:
-    """A long-running operation.
-
-    :param started_at: when Google accepted the request.
-    :param ended_at: when it was done; for a direct node's create this is when it became READY.
-    :param error: our error when it failed.
-    """
-
-    name: str
-    done: bool
-    started_at: dt.datetime | None = None
-    ended_at: dt.datetime | None = None
-    error: TPUError | None = None
 
 
 def connect(endpoint: APIEndpoint) -> tpu_v2.TpuAsyncClient:
@@ -143,30 +119,30 @@ class TPUClient:
         from google.cloud import tpu_v2
 
         request = tpu_v2.ListNodesRequest(parent=self.location(zone), page_size=1000)
-        return await self._list(self.client.list_nodes, request, tpu_wire.to_view)
+        return await self._list(self.client.list_nodes, request, to_view)
 
     async def queued_resources(self, zone: str = "-") -> Listing[QueuedView]:
         """Every queued resource of the project, dead ones included: they hold quota until deleted."""
         from google.cloud import tpu_v2
 
         request = tpu_v2.ListQueuedResourcesRequest(parent=self.location(zone), page_size=1000)
-        return await self._list(self.client.list_queued_resources, request, tpu_wire.to_queued_view)
+        return await self._list(self.client.list_queued_resources, request, to_queued_view)
 
     async def node(self, name: str) -> TPUView:
         """One node.
 
         :raises ResourceNotFound: the API does not know it.
         """
-        return tpu_wire.to_view(await self._call(self.client.get_node, name, name=name))
+        return to_view(await self._call(self.client.get_node, name, name=name))
 
     async def queued_resource(self, name: str) -> QueuedView:
         """One queued resource.
 
         :raises ResourceNotFound: the API does not know it.
         """
-        return tpu_wire.to_queued_view(await self._call(self.client.get_queued_resource, name, name=name))
+        return to_queued_view(await self._call(self.client.get_queued_resource, name, name=name))
 
-    async def create(self, spec: TPUSpec, stamp: tpu_wire.Stamp, permit: Permit) -> str:
+    async def create(self, spec: TPUSpec, stamp: Stamp, permit: Permit) -> str:
         """Ask for a TPU; only the holder of a permit can.
 
         :param spec: what to create.
@@ -176,11 +152,11 @@ class TPUClient:
         """
         permit.check(spec)
         if spec.queued:
-            request = tpu_wire.to_create_queued(spec, stamp)
+            request = to_create_queued(spec, stamp)
             # The request id makes a repetition harmless; a node create has none and is never repeated blindly.
             call = await self._call(self.client.create_queued_resource, stamp.node_id, request=request)
         else:
-            node_request = tpu_wire.to_create_node(spec, stamp)
+            node_request = to_create_node(spec, stamp)
             call = await self._call(self.client.create_node, stamp.node_id, repeat=False, request=node_request)
         return str(call.operation.name)
 
@@ -209,7 +185,7 @@ class TPUClient:
         from google.longrunning import operations_pb2
 
         request = operations_pb2.GetOperationRequest(name=name)
-        return _operation_view(await self._call(self.client.get_operation, name, request=request))
+        return to_operation_view(await self._call(self.client.get_operation, name, request=request))
 
     async def host_keys(self, name: str) -> dict[int, str]:
         """SSH host key of each worker, as its guest attributes publish it.
@@ -245,21 +221,21 @@ class TPUClient:
             call = await self._call(method, resource, **kwargs)
         except ResourceNotFound:
             return None
-        return _operation_view(call.operation)
+        return to_operation_view(call.operation)
 
     async def _list(self, method: Callable[..., Any], request: Any, convert: Callable[[Any], T]) -> Listing[T]:
         pager = await self._call(method, "list", request=request)
         items: list[T] = []
         unreachable: set[str] = set()
-        with _translated("list"):
+        with translated("list"):
             async for page in pager.pages:
                 unreachable.update(getattr(page, "unreachable", ()))
                 items.extend(convert(item) for item in _items(page))
         return Listing(tuple(items), tuple(sorted(unreachable)))
 
     async def _call(self, method: Callable[..., Any], resource: str, repeat: bool = True, **kwargs: Any) -> Any:
-        retry = _retry(self.timing) if repeat else None
-        with _translated(resource):
+        retry = retries(self.timing) if repeat else None
+        with translated(resource):
             return await method(**kwargs, timeout=self.timing.answer, retry=retry)
 
 
@@ -268,71 +244,3 @@ def _items(page: Any) -> Any:
         if hasattr(page, name):
             return getattr(page, name)
     raise TypeError(f"unknown page {type(page).__name__}")
-
-
-def _retry(timing: CallTiming) -> Any:
-    from google.api_core import exceptions
-    from google.api_core.retry import AsyncRetry, if_exception_type
-
-    stumbles = if_exception_type(
-        exceptions.ServiceUnavailable,
-        exceptions.DeadlineExceeded,
-        exceptions.Aborted,
-        exceptions.InternalServerError,
-        # A token that expired on its way: google-auth fetches a new one for the next try.
-        exceptions.Unauthenticated,
-    )
-
-    def transient(error: Exception) -> bool:
-        # A limit of requests per minute passes; one of chips, which has the same code, does not.
-        limited = isinstance(error, exceptions.ResourceExhausted) and isinstance(_classified(error, ""), RateLimited)
-        return limited or stumbles(error)
-
-    return AsyncRetry(predicate=transient, initial=timing.pause, maximum=10.0, multiplier=2.0, timeout=timing.retry)
-
-
-def _classified(error: GoogleAPICallError, resource: str) -> TPUError:
-    status = error.grpc_status_code
-    code = int(status.value[0]) if status is not None else 2
-    return classify(code, error.message, str(error.reason or ""), resource)
-
-
-class _translated:
-    """Context manager that turns Google's errors into ours."""
-
-    def __init__(self, resource: str) -> None:
-        self.resource = resource
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
-        from google.api_core import exceptions
-        from google.auth.exceptions import GoogleAuthError, RefreshError
-
-        if isinstance(error, exceptions.RetryError):
-            error = error.cause or error
-        if isinstance(error, exceptions.GoogleAPICallError):
-            raise _classified(error, self.resource) from error
-        if isinstance(error, RefreshError):
-            raise classify(16, f"credentials expired or revoked: {error}", "", self.resource) from error
-        if isinstance(error, exceptions.RetryError | GoogleAuthError):
-            raise TransientError(f"{self.resource}: {error}") from error
-
-
-def _operation_view(operation: Any) -> OperationView:
-    from google.cloud import tpu_v2
-
-    metadata = tpu_v2.OperationMetadata()
-    if operation.metadata.type_url.endswith("OperationMetadata"):
-        metadata = tpu_v2.OperationMetadata.deserialize(operation.metadata.value)
-    error = None
-    if operation.done and operation.error.code:
-        error = classify(operation.error.code, operation.error.message, "", metadata.target or operation.name)
-    return OperationView(
-        name=operation.name,
-        done=operation.done,
-        started_at=tpu_wire.to_instant(metadata.create_time),
-        ended_at=tpu_wire.to_instant(metadata.end_time),
-        error=error,
-    )

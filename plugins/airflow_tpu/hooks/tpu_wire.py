@@ -6,10 +6,13 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_tpu.core.api_errors import classify
 from airflow_tpu.core.tpu import Endpoint, QueuedView, Tier, TPUSpec, TPUView
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
+
+    from airflow_tpu.errors import TPUError
 
 # Names of google.rpc codes are not in the client; a failed queued resource carries the bare number.
 _DESCRIPTION = "Made by airflow-tpu for an Airflow DAG run; deleted when the run ends."
@@ -29,6 +32,22 @@ class Stamp:
     labels: dict[str, str]
     ssh_keys: str
     request_id: str
+
+
+@dataclass(frozen=True)
+class OperationView:
+    """A long-running operation.
+
+    :param started_at: when Google accepted the request.
+    :param ended_at: when it was done; for a direct node's create this is when it became READY.
+    :param error: our error when it failed.
+    """
+
+    name: str
+    done: bool
+    started_at: dt.datetime | None = None
+    ended_at: dt.datetime | None = None
+    error: TPUError | None = None
 
 
 def to_node(spec: TPUSpec, stamp: Stamp) -> tpu_v2.Node:
@@ -114,6 +133,25 @@ def to_queued_view(queued: tpu_v2.QueuedResource) -> QueuedView:
         accelerator_type=first.accelerator_type if first else "",
         tier=Tier.SPOT if "spot" in queued else _tier(first.scheduling_config if first else None),
         initiator=_enum_name(queued.state.state_initiator),
+    )
+
+
+def to_operation_view(operation: Any) -> OperationView:
+    """A long-running operation as our code sees it."""
+    from google.cloud import tpu_v2
+
+    metadata = tpu_v2.OperationMetadata()
+    if operation.metadata.type_url.endswith("OperationMetadata"):
+        metadata = tpu_v2.OperationMetadata.deserialize(operation.metadata.value)
+    error = None
+    if operation.done and operation.error.code:
+        error = classify(operation.error.code, operation.error.message, "", metadata.target or operation.name)
+    return OperationView(
+        name=operation.name,
+        done=operation.done,
+        started_at=to_instant(metadata.create_time),
+        ended_at=to_instant(metadata.end_time),
+        error=error,
     )
 
 

@@ -18,7 +18,8 @@ from airflow_tpu.hooks.census import Census, take_census
 from airflow_tpu.hooks.grant import load_catalogue, load_grant, store_root
 from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.reading import read_many
-from airflow_tpu.hooks.tpu_client import CallTiming, TPUClient
+from airflow_tpu.hooks.tpu_calls import CallTiming
+from airflow_tpu.hooks.tpu_client import TPUClient
 from airflow_tpu.ui.snapshot import CENSUS, GRANT, LEASES, LEDGER, Snapshot
 
 if TYPE_CHECKING:
