@@ -124,15 +124,13 @@ def run(options: argparse.Namespace, contract: Contract, stop: StopRequest, repo
     attempt.train()
     values = finish(trainer, digits, contract.output_dir, contract.baseline_uri)
     reporter.progress("finished")
-    return {
-        **values,
-        "config_digest": digest,
-        "data_digest": digits.digest,
-        "seed": options.seed,
-        "platform": chosen.platform,
-        "replicas": chosen.replicas,
-        "versions": {"tensorflow": tf.__version__, "python": platform.python_version()},
-    }
+    origin = {"config_digest": digest, "data_digest": digits.digest, "seed": options.seed}
+    return {**values, **origin, **_trained_on(chosen, tf)}
+
+
+def _trained_on(chosen: Chosen, tf: Any) -> dict[str, Any]:
+    versions = {"tensorflow": tf.__version__, "python": platform.python_version()}
+    return {"platform": chosen.platform, "replicas": chosen.replicas, "versions": versions}
 
 
 def _import_tensorflow(accel: str) -> Any:
