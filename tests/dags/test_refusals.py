@@ -44,11 +44,12 @@ def test_run_that_would_outlive_the_grant(cloud: BackgroundCloud, run_dag: Run, 
 
 
 def test_all_faults_of_a_form_at_once(cloud: BackgroundCloud, run_dag: Run) -> None:
-    """Three wrong fields are three faults of one error, each with what is allowed."""
-    outcome = run_dag(script="../../etc/passwd", arguments="'unclosed", artifacts_uri="trc-local/runs")
+    """Three wrong fields and a zone that is not granted are four faults of one error, each with what is allowed."""
+    wrong = {"script": "../../etc/passwd", "arguments": "'unclosed", "artifacts_uri": "trc-local/runs"}
+    outcome = run_dag(accelerator_type="v2-8", zone="us-central1-b", **wrong)
     assert_untouched(cloud, outcome)
-    assert "the trigger form has 3 fault(s); nothing was created" in outcome.log
-    for field in ("script = ", "arguments = ", "artifacts_uri = "):
+    assert "the trigger form has 4 fault(s); nothing was created" in outcome.log
+    for field in ("script = ", "arguments = ", "artifacts_uri = ", "zone = "):
         assert field in outcome.log
 
 

@@ -145,7 +145,13 @@ def test_show_prints_the_grant_of_airflow(capsys: pytest.CaptureFixture[str]) ->
     ("arguments", "status", "words"),
     [
         (["v2-8", "us-central1-f", "on-demand"], 0, "covered by 5 on-demand v2-8 devices in us-central1-f"),
-        (["v5litepod-64", "europe-west4-b", "spot"], 0, "covered by 64 spot v5e chips in europe-west4-b"),
+        (
+            ["v5litepod-64", "europe-west4-b", "spot", "--internal-ips"],
+            0,
+            "covered by 64 spot v5e chips in europe-west4-b",
+        ),
+        (["v5litepod-64", "europe-west4-b", "spot"], 1, "16 workers an external IPv4 address: 0.0025 USD an hour each"),
+        (["v2-8", "us-central1-f", "spot", "--runtime-version", "2.16"], 1, "nearest: tpu-vm-tf-2.16.1-pjrt"),
         (["v2-8", "us-central1-b", "on-demand"], 1, "nearest: us-central1-f"),
         (["v5e-8", "us-central1-a", "spot"], 1, "nearest: v5litepod-8"),
         (["v2-8", "us-central1-f", "on-demand", "--hours", "99999"], 1, "may last longer than the grant"),

@@ -67,7 +67,8 @@ def check(args: argparse.Namespace) -> int:
 
     grant, now = load_grant(args.grant), dt.datetime.now(dt.UTC)
     kind = known_type(args.accelerator_type, load_catalogue())
-    spec = TPUSpec(grant.project_id, args.zone, kind.name, kind.default_runtime, Tier(args.tier))
+    runtime = args.runtime_version or kind.default_runtime
+    spec = TPUSpec(grant.project_id, args.zone, kind.name, runtime, Tier(args.tier), internal_ips=args.internal_ips)
     request = Request(spec, kind, now + dt.timedelta(hours=args.hours))
     say(str(authorize(grant, request, Inventory(), now)))
     say("What is alive in the project now, and where the buckets are, was not looked up.")
@@ -144,6 +145,8 @@ GROUP = Group(
                 option("--accelerator-type", required=True, metavar="TYPE", help="such as v2-8 or v5litepod-8"),
                 option("--zone", required=True),
                 option("--tier", choices=[str(tier) for tier in Tier], default=str(Tier.SPOT), help="default: spot"),
+                option("--runtime-version", default="", metavar="NAME", help="default: the type's own with TensorFlow"),
+                option("--internal-ips", action="store_true", help="no external address on the workers"),
                 option("--hours", type=_hours, default=24.0, help="how long it will live at most (default: 24)"),
                 _NAME,
             ),

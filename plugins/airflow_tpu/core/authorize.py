@@ -113,7 +113,7 @@ def authorize(
     :param now: aware instant.
     :param reserved: what runs have taken although the API cannot show it yet; it counts like a TPU.
     :return: a permit with the allowance that covers the TPU. If something is not free and the request gives a
-        reason, a permit that says so: without an allowance, unless only the buckets were at fault.
+        reason, a permit that says so: without an allowance, unless only what is around the TPU was at fault.
     :raises GrantViolation: it is not covered.
     :raises GrantExpired: nothing but the term is against it.
     :raises GrantUnknown: nothing but what could not be read is against it.
@@ -121,9 +121,10 @@ def authorize(
     allowance, verdict = coverage.cover(grant, request, reserved.added_to(inventory, now))
     verdict += coverage.project(grant, request)
     verdict += coverage.term(grant, request, now)
-    traffic = coverage.buckets(request)
-    reasons = verdict + traffic
-    if reasons and not request.paid_reason:
+    unfit = coverage.software(request)
+    reasons = verdict + unfit + coverage.buckets(request) + coverage.addresses(request)
+    # Money does not make a runtime version run.
+    if unfit or (reasons and not request.paid_reason):
         raise reasons.error()
     if verdict.faults:
         allowance = None

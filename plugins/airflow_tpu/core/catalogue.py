@@ -37,6 +37,7 @@ class AcceleratorType:
     :param default_runtime: runtime version with TensorFlow for this type.
     :param base_runtime: plain runtime version for this type.
     :param supported: False for types that the Cloud TPU API does not serve.
+    :param runtimes: runtime versions of its generation, those for other numbers of workers included.
     """
 
     name: str
@@ -48,6 +49,7 @@ class AcceleratorType:
     default_runtime: str = ""
     base_runtime: str = ""
     supported: bool = True
+    runtimes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,12 +99,12 @@ class Catalogue:
             faults += wrong
         if faults:
             raise ConfigError(faults, "the catalogue")
-        offers = rows["prices.csv"]
+        offers, runtimes = rows["prices.csv"], _runtimes(rows["runtime_versions.csv"])
         return cls(
-            types={row["accelerator_type"]: _type(row) for row in rows["accelerators.csv"]},
+            types={row["accelerator_type"]: _type(row, runtimes) for row in rows["accelerators.csv"]},
             prices=_prices(offers),
             zones=_grouped((row["accelerator_type"], row["zone"]) for row in offers),
-            runtimes=_runtimes(rows["runtime_versions.csv"]),
+            runtimes=runtimes,
             transfer=_transfer(rows["transfer.csv"]),
         )
 
@@ -117,6 +119,10 @@ class Catalogue:
     def runtime_versions(self, generation: str) -> tuple[str, ...]:
         """Runtime versions that run on a generation."""
         return self.runtimes.get(generation, ())
+
+    def all_runtimes(self) -> frozenset[str]:
+        """Every runtime version of the table."""
+        return frozenset(name for names in self.runtimes.values() for name in names)
 
     def single_host_types(self) -> tuple[str, ...]:
         """Types of one worker VM that the Cloud TPU API serves."""
@@ -195,10 +201,11 @@ TABLES: Mapping[str, Table] = {
 """The files of a catalogue."""
 
 
-def _type(row: Mapping[str, str]) -> AcceleratorType:
+def _type(row: Mapping[str, str], runtimes: Mapping[str, tuple[str, ...]]) -> AcceleratorType:
+    generation = row["generation"].split(" ")[0]
     return AcceleratorType(
         name=row["accelerator_type"],
-        generation=row["generation"].split(" ")[0],
+        generation=generation,
         chips=int(row["chips"]),
         cores=int(row["cores"]),
         hosts=int(row["hosts"]),
@@ -206,6 +213,7 @@ def _type(row: Mapping[str, str]) -> AcceleratorType:
         default_runtime=row["tf_runtime_version"],
         base_runtime=row["base_runtime_version"],
         supported=row["tpu_api"] == "v2",
+        runtimes=runtimes.get(generation, ()),
     )
 
 

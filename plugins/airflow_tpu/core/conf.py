@@ -8,10 +8,11 @@ from typing import Any
 
 from airflow_tpu.core import conf_types, paths
 from airflow_tpu.core import environment as script_environment
-from airflow_tpu.core.catalogue import Catalogue
+from airflow_tpu.core.catalogue import AcceleratorType, Catalogue
 from airflow_tpu.core.fields import Field, amount, boolean, choice, integer, positive, read_fields, text
+from airflow_tpu.core.software import runtime_faults
 from airflow_tpu.core.tpu import Tier
-from airflow_tpu.errors import ConfigError
+from airflow_tpu.errors import ConfigError, Fault
 
 QUEUED_RESOURCE = "queued-resource"
 NODE = "node"
@@ -78,14 +79,11 @@ class RunConf:
         :param catalogue: what Cloud TPU offers.
         :raises ConfigError: with every fault, each with the allowed values and the nearest one.
         """
-        values, faults = read_fields(mapping, _fields(catalogue))
-        kind = catalogue.types.get(values.get("accelerator_type", ""))
-        if kind is not None:
-            faults += conf_types.zone_faults(kind, values.get("zone"), catalogue)
-            faults += conf_types.runtime_faults(kind, values.get("runtime_version"), catalogue)
-        if faults or kind is None:
+        values, faults = readable(mapping, catalogue)
+        if faults:
             raise ConfigError(faults, "the trigger form")
-        values["runtime_version"] = values["runtime_version"] or kind.default_runtime
+        default = catalogue.types[values["accelerator_type"]].default_runtime
+        values["runtime_version"] = values["runtime_version"] or default
         return cls(**values)
 
     @property
@@ -102,6 +100,26 @@ class RunConf:
         """The one JSON form; :meth:`parse` reads it back."""
         changed = {"arguments": list(self.arguments), "tier": str(self.tier), "environment": dict(self.environment)}
         return {**asdict(self), **changed}
+
+
+def readable(mapping: Mapping[str, Any], catalogue: Catalogue) -> tuple[dict[str, Any], list[Fault]]:
+    """What of a form can be read, and every fault of it.
+
+    :return: values by field, and the faults; of a type that cannot be had, where and with what it would run is
+        checked all the same.
+    """
+    values, faults = read_fields(mapping, _fields(catalogue))
+    kind = asked_type(mapping, catalogue)
+    if kind is not None and kind.supported:
+        faults += conf_types.zone_faults(kind, values.get("zone"), catalogue)
+        faults += runtime_faults(kind, values.get("runtime_version"), catalogue.all_runtimes())
+    return values, faults
+
+
+def asked_type(mapping: Mapping[str, Any], catalogue: Catalogue) -> AcceleratorType | None:
+    """The type of the catalogue that a form names, a slice included; None if it names none."""
+    named = mapping.get("accelerator_type") if isinstance(mapping, Mapping) else None
+    return catalogue.types.get(named) if isinstance(named, str) else None
 
 
 def _fields(catalogue: Catalogue) -> dict[str, Field]:

@@ -1,17 +1,14 @@
-"""Whether the type, zone and runtime version of a form exist and go together."""
+"""Whether the type and zone of a form exist and go together."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from itertools import zip_longest
 from typing import Any
 
 from airflow_tpu.core.catalogue import AcceleratorType, Catalogue, nearest
 from airflow_tpu.core.fields import Invalid, choice
 from airflow_tpu.errors import ConfigError, Fault
 
-_VERSION = re.compile(r"\d+(?:\.\d+)+")
 _MARKETING_NAME = re.compile(r"v5(e|lite)(?=-)")
 
 
@@ -41,18 +38,6 @@ def zone_faults(kind: AcceleratorType, zone: str | None, catalogue: Catalogue) -
     return [Fault("zone", zone, f"does not offer {kind.name}", offered, nearest(zone, offered))]
 
 
-def runtime_faults(kind: AcceleratorType, runtime: str | None, catalogue: Catalogue) -> list[Fault]:
-    """A fault if the runtime version is unknown, of another generation, or for pods."""
-    if not runtime:
-        return []
-    allowed = tuple(name for name in catalogue.runtime_versions(kind.generation) if "-pod" not in name)
-    if runtime in allowed:
-        return []
-    known = any(runtime in versions for versions in catalogue.runtimes.values())
-    problem = f"does not run on {kind.name}" if known else "is no runtime version"
-    return [Fault("runtime_version", runtime, problem, allowed, _nearest_runtime(runtime, allowed))]
-
-
 def _unknown_type(value: Any, singles: tuple[str, ...]) -> str:
     problem = "is empty" if value == "" else "is no accelerator type"
     if not isinstance(value, str):
@@ -60,25 +45,6 @@ def _unknown_type(value: Any, singles: tuple[str, ...]) -> str:
     # People write v5e-8, which is the generation's name; the API's name is v5litepod-8.
     renamed = _MARKETING_NAME.sub("v5litepod", value.strip().lower()[:100])
     raise Invalid(problem, singles, nearest(renamed, singles))
-
-
-def _nearest_runtime(runtime: str, allowed: Iterable[str]) -> str | None:
-    """By version first: there is 2.3 and 2.4.2 but no 2.4, and 2.4.2 is what its user means."""
-    asked = _version(runtime)
-    versions = [(name, found) for name in allowed if (found := _version(name))]
-    if not asked or not versions:
-        return nearest(runtime, allowed)
-    return min(versions, key=lambda pair: _distance(asked, pair[1]))[0]
-
-
-def _version(name: str) -> tuple[int, ...]:
-    match = _VERSION.search(name[:200])
-    return tuple(int(part[:6]) for part in match.group().split("."))[:3] if match else ()
-
-
-def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    padded = zip_longest(one, other, fillvalue=0)
-    return tuple(abs(mine - theirs) for mine, theirs in padded)
 
 
 def known_type(value: str, catalogue: Catalogue) -> AcceleratorType:

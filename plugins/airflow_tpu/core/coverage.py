@@ -7,8 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.allowance import Allowance
+from airflow_tpu.core.billable import ADDRESS_SOURCE, ADDRESS_USD
 from airflow_tpu.core.inventory import Inventory, InventoryItem
 from airflow_tpu.core.mismatch import mismatches
+from airflow_tpu.core.software import runtime_faults
 from airflow_tpu.core.traffic import rate_between, sentence
 from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, GrantViolation
 
@@ -108,6 +110,24 @@ def buckets(request: Request) -> Verdict:
             problem = sentence(location.upper(), region, request.below.get(uri), rate)
             wrong.append(Fault("bucket", uri, problem, (region,), region))
     return Verdict(violations=tuple(wrong), unknown=tuple(unknown))
+
+
+def software(request: Request) -> Verdict:
+    """Whether the runtime version runs on the type; Google takes the request and the TPU never works."""
+    return Verdict(violations=tuple(runtime_faults(request.accelerator, request.spec.runtime_version)))
+
+
+def addresses(request: Request) -> Verdict:
+    """Whether a slice of several workers does without an external address for each of them."""
+    workers = request.accelerator.hosts
+    if workers == 1 or request.spec.internal_ips:
+        return Verdict()
+    usd = ADDRESS_USD[request.spec.tier.pool]
+    problem = (
+        f"would give each of {workers} workers an external IPv4 address: {usd} USD an hour each, whoever pays for the "
+        f"TPU ({ADDRESS_SOURCE}), and a new project may use 4 or 8 of them in a region"
+    )
+    return Verdict(violations=(Fault("internal_ips", False, problem, ("true",), "true"),))
 
 
 def _room(grant: Grant, row: Allowance, request: Request, inventory: Inventory) -> Verdict:

@@ -47,10 +47,10 @@ class Connections:
     impersonation_chain: str = ""
 
 
-def parse_conf(conf: str | Mapping[str, Any], catalogue: Catalogue) -> RunConf:
-    """The rendered ``conf`` of a task, checked in full.
+def conf_mapping(conf: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The rendered ``conf`` of a task, its fields unchecked.
 
-    :raises ConfigError: with every fault.
+    :raises ConfigError: it is no mapping.
     """
     try:
         data = json.loads(conf) if isinstance(conf, str) else conf
@@ -58,7 +58,7 @@ def parse_conf(conf: str | Mapping[str, Any], catalogue: Catalogue) -> RunConf:
         raise ConfigError([Fault("conf", conf, f"is not JSON: {error}")]) from error
     if not isinstance(data, Mapping):
         raise ConfigError([Fault("conf", data, "is not a mapping")])
-    return RunConf.parse(data, catalogue)
+    return data
 
 
 class Workbench:
@@ -77,7 +77,7 @@ class Workbench:
     @cached_property
     def conf(self) -> RunConf:
         """What was asked for, checked."""
-        return parse_conf(self._conf, self.catalogue)
+        return RunConf.parse(conf_mapping(self._conf), self.catalogue)
 
     @cached_property
     def catalogue(self) -> Catalogue:

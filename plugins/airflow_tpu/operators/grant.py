@@ -6,8 +6,11 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.authorize import Request, authorize
+from airflow_tpu.core.form_reasons import with_grant
 from airflow_tpu.core.identity import doubts
 from airflow_tpu.core.inventory import Inventory
+from airflow_tpu.errors import ConfigError
+from airflow_tpu.hooks.workbench import conf_mapping
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
         from airflow_tpu.hooks.census import take_census
 
         bench = self.bench(context)
-        end = bench.deadline(dt.datetime.now(dt.UTC))
+        end = self._end(bench, dt.datetime.now(dt.UTC))
         self._alone(bench, end)
         for line in self._doubts(bench):
             self.log.warning("%s", line)
@@ -41,6 +44,13 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
         self.log.info("%s", permit)
         self.log.info("the grant ends %s", bench.grant.ends_at)
         return permit.to_json()
+
+    def _end(self, bench: Workbench, now: dt.datetime) -> dt.datetime:
+        """When the run will have ended; a form that is wrong is refused with the grant's reasons too."""
+        try:
+            return bench.deadline(now)
+        except ConfigError as error:
+            raise with_grant(error, conf_mapping(self.conf), bench.catalogue, bench.grant, now) from error
 
     def _doubts(self, bench: Workbench) -> list[str]:
         credentials = bench.tpu.endpoint.credentials

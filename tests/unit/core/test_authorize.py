@@ -21,9 +21,11 @@ EMPTY = Inventory()
 
 
 def request_for(catalogue: Catalogue, kind: str, zone: str, tier: Tier, **more: Any) -> Request:
-    """A request of three hours in the local project, without buckets unless given."""
-    spec = TPUSpec(more.pop("project", "local-project"), zone, kind, "runtime", tier)
-    return Request(spec, catalogue.types[kind], more.pop("planned_end", NOW + timedelta(hours=3)), owner=OURS, **more)
+    """A request of three hours in the local project, without buckets and external addresses unless given."""
+    accelerator, project = catalogue.types[kind], more.pop("project", "local-project")
+    runtime, internal = more.pop("runtime", accelerator.default_runtime), more.pop("internal_ips", True)
+    spec = TPUSpec(project, zone, kind, runtime, tier, internal_ips=internal)
+    return Request(spec, accelerator, more.pop("planned_end", NOW + timedelta(hours=3)), owner=OURS, **more)
 
 
 def on_demand(catalogue: Catalogue, **more: Any) -> Request:
@@ -233,6 +235,59 @@ def test_every_reason_at_once(local_grant: Grant, catalogue: Catalogue) -> None:
     fields = [fault.field for fault in caught.value.faults]
     assert {"project_id", "deadline_hours", "bucket"} < set(fields)
     assert fields.count("bucket") == 2
+
+
+@pytest.mark.parametrize(("tier", "usd"), [(Tier.SPOT, "0.0025"), (Tier.ON_DEMAND, "0.005")])
+def test_a_slice_asks_for_internal_addresses(local_grant: Grant, catalogue: Catalogue, tier: Tier, usd: str) -> None:
+    """Each worker of a covered slice would have an address that is billed; without addresses it passes."""
+    request = request_for(catalogue, "v4-64", "us-central2-b", tier, internal_ips=False)
+    faults = faults_of(local_grant, request)
+    assert list(faults) == ["internal_ips"]
+    assert f"8 workers an external IPv4 address: {usd} USD an hour each" in faults["internal_ips"].problem
+    assert faults["internal_ips"].nearest == "true"
+    inside = request_for(catalogue, "v4-64", "us-central2-b", tier, internal_ips=True)
+    assert authorize(local_grant, inside, EMPTY, NOW).allowance is not None
+
+
+def test_one_worker_may_have_an_address(local_grant: Grant, catalogue: Catalogue) -> None:
+    """One address is what a laptop needs to reach the TPU; the report lists it under what is not free."""
+    assert authorize(local_grant, on_demand(catalogue, internal_ips=False), EMPTY, NOW).reasons == ()
+
+
+def test_addresses_can_be_accepted(local_grant: Grant, catalogue: Catalogue) -> None:
+    """Who needs the addresses of a slice says why; the TPU itself stays covered."""
+    more = {"internal_ips": False, "paid_reason": "no VPN here"}
+    permit = authorize(local_grant, request_for(catalogue, "v4-64", "us-central2-b", Tier.SPOT, **more), EMPTY, NOW)
+    assert permit.allowance_text == "32 spot v4 chips in us-central2-b"
+    assert "NOT FREE: internal_ips = False" in str(permit)
+
+
+def test_every_reason_against_a_slice_at_once(local_grant: Grant, catalogue: Catalogue) -> None:
+    """A slice of devices with an image for one worker, addresses and a bucket elsewhere: four reasons, one error."""
+    more = {"internal_ips": False, "runtime": "tpu-vm-tf-2.18.0-pjrt", "bucket_locations": {"gs://a/b": "EU"}}
+    faults = faults_of(local_grant, request_for(catalogue, "v2-32", "us-central1-f", Tier.SPOT, **more))
+    assert list(faults) == ["accelerator_type", "runtime_version", "bucket", "internal_ips"]
+    assert faults["runtime_version"].nearest == "tpu-vm-tf-2.18.0-pod-pjrt"
+
+
+@pytest.mark.parametrize("reason", ["", "the money is there"])
+@pytest.mark.parametrize(
+    ("runtime", "nearest"),
+    [
+        ("tpu-vm-tf-2.14.0", "tpu-vm-tf-2.14.1"),
+        ("2.18", "tpu-vm-tf-2.18.0-pjrt"),
+        ("v2-alpha-tpuv6e", None),
+        ("tpu-vm-tf-2.18.0-pod-pjrt", "tpu-vm-tf-2.18.0-pjrt"),
+    ],
+)
+def test_a_runtime_version_that_does_not_run(
+    local_grant: Grant, catalogue: Catalogue, runtime: str, nearest: str | None, reason: str
+) -> None:
+    """Of no version, of another generation or for slices: refused with the nearest one, and no reason buys it."""
+    faults = faults_of(local_grant, on_demand(catalogue, runtime=runtime, paid_reason=reason))
+    assert list(faults) == ["runtime_version"]
+    assert nearest is None or faults["runtime_version"].nearest == nearest
+    assert "tpu-ubuntu2204-base" in faults["runtime_version"].allowed
 
 
 def test_a_reason_buys_what_is_not_covered(local_grant: Grant, catalogue: Catalogue) -> None:

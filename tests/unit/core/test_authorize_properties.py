@@ -17,6 +17,7 @@ KINDS = ["v2-8", "v2-32", "v3-8", "v4-8", "v4-32", "v4-64", "v5litepod-1", "v5li
 ZONES = ["us-central1-f", "us-central1-a", "us-central2-b", "europe-west4-b"]
 CHIPS = {"v2-8": 4, "v2-32": 16, "v3-8": 4, "v4-8": 4, "v4-32": 16, "v4-64": 32}
 CHIPS |= {"v5litepod-1": 1, "v5litepod-8": 8, "v5litepod-64": 64, "v6e-8": 8}
+SLICES = ("v2-32", "v4-32", "v4-64", "v5litepod-64")
 GENERATION = {kind: {"v5litepod": "v5e"}.get(kind.split("-")[0], kind.split("-")[0]) for kind in KINDS}
 GRANTED = [
     ("v2-8", "us-central1-f", Tier.ON_DEMAND),
@@ -65,6 +66,7 @@ def really_covers(row: Allowance, kind: str, zone: str, tier: Tier, held: list[I
     held=held_items,
     minutes=st.sampled_from([-5, 0, 0, 1]),
     location=st.sampled_from(["beside", "beside", "beside", "EUROPE-WEST1", None]),
+    inside=st.sampled_from([True, True, False]),
 )
 def test_exactly_what_the_letter_allows(
     local_grant: Grant,
@@ -73,20 +75,21 @@ def test_exactly_what_the_letter_allows(
     held: list[InventoryItem],
     minutes: int,
     location: str | None,
+    inside: bool,
 ) -> None:
-    """For any request and any inventory, a permit is given if and only if the letter covers it."""
+    """For any request and any inventory, a permit is given if and only if the letter covers it without a bill."""
     kind, zone, tier = asked
     location = zone[:-2].upper() if location == "beside" else location
     now = local_grant.ends_at - timedelta(hours=3)
     request = Request(
-        TPUSpec("local-project", zone, kind, "runtime", tier),
+        TPUSpec("local-project", zone, kind, catalogue.types[kind].default_runtime, tier, internal_ips=inside),
         catalogue.types[kind],
         planned_end=local_grant.ends_at + timedelta(minutes=minutes),
         bucket_locations={"gs://a/b": location},
         owner=OURS,
     )
     allowed = any(really_covers(row, kind, zone, tier, held) for row in local_grant.allowances)
-    allowed = allowed and minutes <= 0 and (location or "").lower() == zone[:-2]
+    allowed = allowed and minutes <= 0 and (location or "").lower() == zone[:-2] and (inside or kind not in SLICES)
     answer = permit_or_error(local_grant, request, Inventory(tuple(held)), now)
     assert isinstance(answer, Permit) == allowed
 

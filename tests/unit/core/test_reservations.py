@@ -24,7 +24,7 @@ OURS = RunKey("tpu_train", "ours")
 
 def spec(kind: str = "v2-8", zone: str = ZONE, tier: Tier = Tier.ON_DEMAND) -> TPUSpec:
     """A TPU of the local project."""
-    return TPUSpec("local-project", zone, kind, "runtime", tier)
+    return TPUSpec("local-project", zone, kind, "tpu-vm-tf-2.17.1-pjrt", tier)
 
 
 def reservation(number: int, wanted: TPUSpec | None = None, hours: float = 3.0) -> Reservation:
