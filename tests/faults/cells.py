@@ -106,7 +106,6 @@ KNOWN: dict[Cell, str] = {}
 
 CHOSEN = frozenset(
     {
-        Cell("before create", "503 burst"),
         Cell("before create", "token expired"),
         Cell("creating", "operation never ends"),
         Cell("creating", "operation fails with code 13"),
@@ -119,7 +118,6 @@ CHOSEN = frozenset(
         Cell("starting", "SSH frozen"),
         Cell("training", "preempted, loudly"),
         Cell("checkpointing", "storage 503 on 10 %"),
-        Cell("checkpointing", "preempted, silently"),
         Cell("copying", "storage refuses writes"),
         Cell("copying", "preempted, loudly"),
         Cell("deleting", "503 burst"),

@@ -112,7 +112,7 @@ def test_a_bucket_that_may_not_be_listed_is_no_new_start(
     assert b"counts from" not in elsewhere.machine.log(SECOND)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_storage_that_is_down_is_no_new_start(elsewhere: MirroredRun, vault: Vault) -> None:
     """When nobody listens where the bucket should be, a bounded number of tries ends with 74 in phase restore."""
     vault.url = "http://127.0.0.1:9"
