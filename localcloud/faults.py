@@ -11,6 +11,7 @@ point                attributes                   params
 ``tpu.operation``    verb, target                 action: error (code, message, after) | never | slow (seconds) |
                                                   forget; resource: proceeds | undone | stuck
 ``tpu.zone``         zone, method                 action: unreachable
+``tpu.list``         event (create, delete), name seconds for which lists do not know, see :mod:`localcloud.lag`
 ``node.timeline``    node, zone                   see :class:`localcloud.node_faults.Fate`
 ``queued.timeline``  queued, zone                 see :class:`localcloud.queued.QueuedBook`
 ``vm.ssh``           node, zone, worker           see :mod:`localcloud.ssh_faults`
@@ -30,7 +31,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 POINTS = frozenset(
-    {"tpu.call", "tpu.operation", "tpu.zone", "node.timeline", "queued.timeline", "vm.ssh", "gcs.request"}
+    {"tpu.call", "tpu.operation", "tpu.zone", "tpu.list", "node.timeline", "queued.timeline", "vm.ssh", "gcs.request"}
 )
 _KEYS = frozenset({"id", "point", "match", "times", "after", "every", "params"})
 

@@ -11,6 +11,7 @@ from typing import Any
 from google.cloud.tpu_v2.types import Node
 
 from localcloud import errors, transitions
+from localcloud.lag import Lag
 from localcloud.node_api import NodeApi
 from localcloud.node_change import NodeChange
 from localcloud.node_faults import Fate
@@ -43,7 +44,7 @@ class CloudState:
         quota = Quota(world.settings.quota, world.settings.default_quota)
         self._node_api = NodeApi(self.nodes, quota, self.held)
         self._queued_api = QueuedApi(self.queued, quota, self.held)
-        self.methods: Mapping[str, Method] = {**self._tpu(), **self._shared()}
+        self.methods: Mapping[str, Method] = Lag(self.nodes, self.queued).over({**self._tpu(), **self._shared()})
 
     def _tpu(self) -> dict[str, Method]:
         nodes, queued, change, offers = self._node_api, self._queued_api, NodeChange(self.nodes), Offers(self.world)
