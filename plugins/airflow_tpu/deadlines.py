@@ -19,7 +19,7 @@ from airflow_tpu.core.names import RunKey
 from airflow_tpu.errors import ConfigError
 
 if TYPE_CHECKING:
-    from airflow_tpu.core.lease import Lease
+    from airflow_tpu.hooks.lease import LeaseStore
 
 log = logging.getLogger(__name__)
 
@@ -54,24 +54,30 @@ async def end_overdue(gcp_conn_id: str, context: Mapping[str, Any]) -> str:
     :param context: Airflow's context of the alert; the DAG run in it is what the REST API answers (``dag_run_id``).
     :return: what was done, in words.
     """
-    from airflow_tpu.hooks.release import request_delete
+    from airflow_tpu.hooks.census import look_again, own_names, take_census
+    from airflow_tpu.hooks.endings import noted
+    from airflow_tpu.hooks.release import delete_seen
     from airflow_tpu.hooks.tpu import CloudTPUAsyncHook
 
     run = context["dag_run"]
     key = RunKey(run["dag_id"], run["dag_run_id"])
     try:
-        lease = await asyncio.to_thread(_lease, key, gcp_conn_id)
+        leases = await asyncio.to_thread(_leases, gcp_conn_id)
     except ConfigError:
         log.exception("the lease of %s cannot be found without the grant: its TPU's label decides", key.name)
         return await _end_by_label(key, gcp_conn_id)
+    lease = await asyncio.to_thread(leases.find, key)
     if lease is None:
         return f"{key.name} holds no lease: nothing to end"
     if lease.expires_at > dt.datetime.now(dt.UTC):
         return f"{key.name} may go on until {lease.expires_at}"
     log.warning("%s has passed its deadline %s: deleting its TPU", key.name, lease.expires_at)
     async with await CloudTPUAsyncHook(gcp_conn_id=gcp_conn_id).client() as client:
-        endings = await request_delete(client, key)
-    return f"{key.name} has passed its deadline; deleting {', '.join(end.node_id for end in endings) or 'nothing'}"
+        census = await look_again(client, await take_census(client), own_names(client, lease))
+        done = await delete_seen(client, census, key)
+    await asyncio.to_thread(leases.amend, key, lambda now: noted(now, done.endings))
+    done.check()
+    return f"{key.name} has passed its deadline; deleting {', '.join(end.node_id for end in done.endings) or 'nothing'}"
 
 
 async def _end_by_label(key: RunKey, gcp_conn_id: str) -> str:
@@ -89,13 +95,9 @@ async def _end_by_label(key: RunKey, gcp_conn_id: str) -> str:
     return f"{key.name} has passed the expiry on its label; deleting {', '.join(end.node_id for end in done.endings)}"
 
 
-def _lease(key: RunKey, gcp_conn_id: str) -> Lease | None:
-    from airflow_tpu.errors import LeaseLost
+def _leases(gcp_conn_id: str) -> LeaseStore:
     from airflow_tpu.hooks.artifacts import ArtifactsHook
     from airflow_tpu.hooks.grant import load_grant, store_root
     from airflow_tpu.hooks.lease import LeaseStore
 
-    try:
-        return LeaseStore(ArtifactsHook(gcp_conn_id), store_root(load_grant())).read(key)
-    except LeaseLost:
-        return None
+    return LeaseStore(ArtifactsHook(gcp_conn_id), store_root(load_grant()))

@@ -23,7 +23,7 @@ from airflow_tpu.errors import (
     TransientError,
 )
 from airflow_tpu.hooks.artifacts import ArtifactsHook
-from airflow_tpu.hooks.census import Census, take_census
+from airflow_tpu.hooks.census import Census, look_again, names_of, take_census
 from airflow_tpu.hooks.endings import noted, noted_ends, settled
 from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.ledger import LedgerStore
@@ -34,8 +34,10 @@ from airflow_tpu.hooks.reap import (
     close_forgotten,
     forget_leases,
     lease_states,
+    note,
     reap,
     release_forgotten,
+    what_is_left,
 )
 from airflow_tpu.hooks.release import Release, abandon, close_incarnations, delete_seen
 from airflow_tpu.hooks.reservations import ReservationStore
@@ -92,7 +94,7 @@ class Station:
 def lease(station: Station, key: RunKey, order: Order) -> None:
     """The setup task: take the lease, then the chips."""
 
-    async def ask() -> object:
+    async def ask() -> Census:
         async with station.client() as client:
             return await take_census(client)
 
@@ -145,23 +147,24 @@ def kill(station: Station, held: Lease) -> None:
 def teardown(station: Station, key: RunKey) -> None:
     """Delete everything of the run, keep the books, wait until it is gone, give lease and chips back."""
 
-    async def ask() -> Release:
+    async def ask(names: set[str]) -> Release:
         async with station.client() as client:
-            return await delete_seen(client, await take_census(client), key)
+            return await delete_seen(client, await look_again(client, await take_census(client), names), key)
 
     async def gone(until: dt.datetime) -> None:
         async with station.client() as client:
-            await until_gone(client, key, Pace(POLL, until), asked)
+            await until_gone(client, key, Pace(POLL, until), asked, names)
 
     until = station.now() + GONE_WITHIN
-    asked = station.process.run(ask())
+    names = names_of(station.ledger.open_records(key))
+    asked = station.process.run(ask(names))
     with contextlib.suppress(LeaseLost):
         station.leases.update(station.leases.read(key), lambda now: noted(now, asked.endings))
     asked.check()
     station.process.run(gone(until))
     known = station.leases.find(key)
-    if close_incarnations(station.ledger, known, key, settled(noted_ends(known), asked.endings)):
-        station.process.run(ask()).check_none()
+    if unseen := close_incarnations(station.ledger, known, key, settled(noted_ends(known), asked.endings)):
+        station.process.run(ask(names_of(unseen))).check_none()
     station.reservations.release(key.digest)
     station.leases.release(key)
 
@@ -177,10 +180,17 @@ def reaper(station: Station, run_state: RunState) -> None:
         async with station.client() as client:
             return await reap(client, census, states)
 
+    async def look_for_the_rest() -> Census:
+        async with station.client() as client:
+            return await what_is_left(client, census, done, opened)
+
     census = station.process.run(look())
     reserved = station.reservations.readable()
     states = lease_states(station.leases, run_state)
     done = station.process.run(act())
-    close_forgotten(station.ledger, station.leases, states, census, done.endings)
-    release_forgotten(station.reservations, reserved, states, census)
-    forget_leases(station.leases, states, census)
+    note(station.ledger, station.leases, done)
+    opened = station.ledger.open_records()
+    left = station.process.run(look_for_the_rest())
+    close_forgotten(station.ledger, station.leases, states, left, opened, done.endings)
+    release_forgotten(station.reservations, reserved, states, left)
+    forget_leases(station.leases, states, left)

@@ -16,6 +16,7 @@ from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.lease import Lease
 from airflow_tpu.core.names import RunKey, incarnation_of, run_of, token_of
 from airflow_tpu.core.tpu import Phase, Tier, TPUSpec
+from airflow_tpu.hooks.endings import noted_ends
 from airflow_tpu.hooks.provision import Order
 from airflow_tpu.hooks.tpu_wire import to_queued_view, to_view
 from localcloud.desk import Desk
@@ -75,8 +76,9 @@ class Project:
     :ivar leases: every lease ever taken, oldest first.
     :ivar late: nodes whose create arrived after their attempt had been overtaken or its run had ended: no API can
         hold such a call back, and the books may have been closed before it. They are deleted all the same.
-    :ivar unbooked: nodes deleted by a process that died, or was overtaken by another, before it could write so into the
-        ledger. If nobody had seen such a TPU READY it counts nothing: this is all that the ledger may lose.
+    :ivar noted: nodes whose end is, or once was, in a lease.
+    :ivar unbooked: nodes deleted by a process that died, or was overtaken by another, before it could note so in the
+        lease. If nobody had seen such a TPU READY it counts nothing: this is all that the ledger may lose.
     :ivar preempted: nodes that Google has taken back, perhaps between our look and our delete.
     :ivar vanished: nodes that somebody deleted by hand.
     :ivar trail: what happened, for whoever reads a failure.
@@ -91,6 +93,7 @@ class Project:
         self.late: set[str] = set()
         self.vanished: set[str] = set()
         self.preempted: set[str] = set()
+        self.noted: set[str] = set()
         self.unbooked: set[str] = set()
         self._deleters: dict[Process, set[str]] = {}
         self.closed_at: dict[str, float] = {}
@@ -139,7 +142,7 @@ class Project:
         self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {process.title} is killed before {process.at}")
         process.kill()
         self.processes.remove(process)
-        self.unbooked |= self._deleters.pop(process, set()) - self.closed_at.keys()
+        self.unbooked |= self._deleters.pop(process, set()) - self.closed_at.keys() - self.noted
 
     def wait(self, seconds: float) -> None:
         """Nobody gets a turn while time passes."""
@@ -176,11 +179,12 @@ class Project:
             lease = self.lease(key)
             if lease is not None and lease.token not in {known.token for known in self.leases}:
                 self.leases.append(lease)
+            self.noted |= {end.node_id for end in noted_ends(lease)}
         closed = {name.split("/")[-2] for name in self.bucket.objects if name.endswith("/closed.json")}
         for node_id in closed - self.closed_at.keys():
             self.closed_at[node_id] = self.cloud.clock.monotonic()
             deleters = [process for process in self.processes if node_id in self._deleters.get(process, ())]
-            if deleters and writer not in deleters:
+            if deleters and writer not in deleters and node_id not in self.noted:
                 self.unbooked.add(node_id)
 
     def _arrives(self, process: Process, method: str, request: Any) -> None:

@@ -52,10 +52,12 @@ TROUBLE = st.one_of(
     st.builds(lambda harm: ("tpu.operation", {"verb": "create"}, harm), st.sampled_from(OUTCOMES)),
     st.just(("tpu.operation", {"verb": "delete"}, {"action": "never"})),
     st.just(("tpu.zone", {"zone": ZONE, "method": "List*"}, {"action": "unreachable"})),
+    st.builds(lambda event: ("tpu.list", {"event": event}, {"seconds": 90.0}), st.sampled_from(["create", "delete"])),
     st.just(("queued.timeline", {}, {"wait": "forever"})),
     st.just(("queued.timeline", {}, {"fail": {"code": 8}})),
 )
-"""What goes wrong the next time: a call, an operation although its call was accepted, a zone, a place in the queue."""
+"""What goes wrong the next time: a call, an operation although its call was accepted, a zone, a list that is behind, a
+place in the queue."""
 
 
 class Interleavings(RuleBasedStateMachine):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 
@@ -49,8 +50,16 @@ async def test_a_delete_that_fails_ends_nothing(site: Site, client: TPUClient) -
 
 @pytest.mark.parametrize("reason", [EndReason.FINISHED, EndReason.FAILED, EndReason.PREEMPTED])
 def test_alive_again_is_a_new_end(reason: EndReason) -> None:
-    """Whoever finds a TPU alive, or lost, after its delete has failed knows its end better."""
-    assert settled([ending(EndReason.FINISHED)], [ending(reason, LATER)]) == [ending(reason, LATER)]
+    """Who finds a TPU alive, or lost, after its delete has failed knows its end better, though not to the second."""
+    later = replace(ending(reason, LATER), source=TimeSource.OBSERVED)
+    assert settled([ending(EndReason.FINISHED)], [ending(reason, LATER)]) == [later]
+
+
+def test_notes_may_come_the_other_way_round() -> None:
+    """What one process has seen before is no news to what another has seen after it, whoever writes first."""
+    first, last = ending(EndReason.FINISHED), ending(EndReason.FINISHED, LATER)
+    assert settled([last], [first]) == [last]
+    assert settled([ending(EndReason.DELETED, LATER)], [first]) == [first]
 
 
 @pytest.mark.parametrize("reason", [EndReason.DELETED, EndReason.NEVER_READY, EndReason.VANISHED])

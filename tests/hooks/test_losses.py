@@ -18,12 +18,15 @@ from airflow_tpu.core.ledger import Closed, EndReason
 from airflow_tpu.errors import (
     BudgetExhausted,
     HostLost,
+    LoginRefused,
     RunInterrupted,
     RunStalled,
+    TPUError,
     TPULost,
     TPUMaintenance,
     TPUPreempted,
 )
+from airflow_tpu.hooks.endings import noted_ends
 from airflow_tpu.hooks.grant import store_root
 from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.ledger import LedgerStore
@@ -48,6 +51,7 @@ class Training:
     site: Site
     lease: Lease
     ledger: LedgerStore
+    leases: LeaseStore
     xcom: dict[str, Any] = field(default_factory=dict)
 
     def wake(self, event: dict[str, Any], **conf: Any) -> None:
@@ -84,7 +88,7 @@ async def training(site: Site, client: TPUClient) -> Training:
     since = now() - dt.timedelta(minutes=10)
     lease = leases.update(lease, lambda found: found.with_life(NODE_ID, ready_at=since))
     lease = leases.update(lease, lambda found: found.next_attempt(NODE_ID, now() - 30 * SECOND))
-    return Training(site, lease, ledger)
+    return Training(site, lease, ledger, leases)
 
 
 LOSSES: list[tuple[Callable[..., TPULost], EndReason]] = [
@@ -117,10 +121,9 @@ def test_silent_host_is_deleted_at_once(training: Training) -> None:
     """A host that was given up while it is READY is asked to go with the try that gave it up: it costs till then."""
     with pytest.raises(HostLost):
         training.wake(error_event(HostLost("silent")))
-    (closed,) = training.closed
+    (end,) = noted_ends(training.leases.read(KEY))
     assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
-    assert closed.ended_at is not None
-    assert abs(closed.ended_at - now()) < dt.timedelta(minutes=1)
+    assert abs(end.at - now()) < dt.timedelta(minutes=1)
 
 
 def test_node_under_maintenance_keeps_its_place(training: Training) -> None:
@@ -195,14 +198,16 @@ def test_second_stall_on_a_tpu_ends_the_tpu(training: Training) -> None:
     assert training.site.calls("DeleteNode") == []
     with pytest.raises(RunStalled):
         training.wake(error_event(RunStalled("nothing changed")))
-    assert [event.node_id for event in training.closed] == [NODE_ID]
+    assert training.closed == []  # it ends when it is gone; until then the lease has the note
+    assert [end.node_id for end in noted_ends(training.leases.read(KEY))] == [NODE_ID]
     assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
 
 
-def test_tpu_that_does_not_get_well_is_deleted_and_counted(training: Training) -> None:
-    """A TPU that was given up before it was well is asked to go, and is one of the losses that the form allows."""
-    with pytest.raises(HostLost):
-        training.hear_of_wait(error_event(HostLost("sick")), max_preemptions=1)
+@pytest.mark.parametrize("error", [HostLost("sick"), LoginRefused("no such key")], ids=["sick", "refused"])
+def test_tpu_that_does_not_get_well_is_deleted_and_counted(training: Training, error: TPUError) -> None:
+    """A TPU that was given up before it was well, or let us in, goes, and is one of the losses that the form allows."""
+    with pytest.raises(type(error)):
+        training.hear_of_wait(error_event(error), max_preemptions=1)
     assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
     with pytest.raises(BudgetExhausted, match="max_preemptions is 1"):
-        training.hear_of_wait(error_event(HostLost("sick")), max_preemptions=1)
+        training.hear_of_wait(error_event(error), max_preemptions=1)

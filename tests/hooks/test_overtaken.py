@@ -8,7 +8,8 @@ from airflow_tpu.core.ledger import Closed, EndReason
 from airflow_tpu.core.names import labels
 from airflow_tpu.errors import AccessDenied, LeaseLost
 from airflow_tpu.hooks.census import take_census
-from airflow_tpu.hooks.reap import close_forgotten, forget_leases, lease_states, reap
+from airflow_tpu.hooks.endings import noted_ends
+from airflow_tpu.hooks.reap import close_forgotten, forget_leases, lease_states, note, reap, what_is_left
 from airflow_tpu.hooks.release import abandon, close_incarnations, delete_seen, request_delete
 from airflow_tpu.hooks.tpu_client import Listing, TPUClient
 from airflow_tpu.hooks.waits import until_gone, until_ready
@@ -59,7 +60,7 @@ async def test_create_that_comes_late_deletes_its_tpu(site: Site, client: TPUCli
         with pytest.raises(LeaseLost, match="too late"):
             await site.provisioner(slow).ensure(site.order(), site.lease())
     await until_gone(client, KEY, pace())
-    assert [event.node_id for event in site.ledger.events(KEY) if isinstance(event, Closed)] == [FIRST]
+    assert [end.node_id for end in noted_ends(site.leases.read(KEY))] == [FIRST]
 
 
 async def test_sweep_closes_no_record_of_a_newer_number(site: Site, client: TPUClient) -> None:
@@ -96,13 +97,17 @@ async def test_old_attempt_leaves_a_waiting_request_to_the_newer(site: Site, cli
     await until_gone(client, KEY, pace())
 
 
-async def test_ended_attempt_closes_what_it_deletes(site: Site, client: TPUClient) -> None:
+async def test_ended_attempt_notes_what_it_deletes(site: Site, client: TPUClient) -> None:
     """A TPU that was READY before anybody had seen it is counted although its attempt is ended by a person."""
     lease = site.lease()
     await until_ready(client, await site.provisioner(client).ensure(site.order(), lease), pace())
     await abandon(client, site.leases, site.ledger, KEY, lease.token)
+    (end,) = noted_ends(site.leases.read(KEY))
+    assert end.reason is EndReason.FINISHED
+    await until_gone(client, KEY, pace())
+    close_incarnations(site.ledger, site.leases.read(KEY), KEY, [])
     (event,) = [event for event in site.ledger.events(KEY) if isinstance(event, Closed)]
-    assert event.end_reason is EndReason.FINISHED
+    assert (event.end_reason, event.ended_at) == (EndReason.FINISHED, end.at)
 
 
 async def test_tpu_that_could_not_be_deleted_is_not_closed(site: Site, client: TPUClient) -> None:
@@ -120,7 +125,10 @@ async def test_reaper_ends_doubles_and_counts_what_it_ends(site: Site, client: T
     site.foreign_node(SECOND, labels(KEY, lease.stamp))
     census, states = await take_census(client), lease_states(site.leases, lambda *_: "running")
     done = await reap(client, census, states)
-    assert close_forgotten(site.ledger, site.leases, states, census, done.endings) == [FIRST]
+    note(site.ledger, site.leases, done)
+    opened = site.ledger.open_records()
+    left = await what_is_left(client, census, done, opened)
+    assert close_forgotten(site.ledger, site.leases, states, left, opened, done.endings) == [FIRST]
     eventually(lambda: set(site.nodes()), lambda nodes: nodes == {SECOND})
 
 
@@ -129,7 +137,7 @@ async def test_silent_zone_closes_no_record(site: Site, client: TPUClient) -> No
     await site.provisioner(client).ensure(site.order(), site.lease())
     site.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=2)
     census, states = await take_census(client), lease_states(site.leases, lambda *_: "failed")
-    assert close_forgotten(site.ledger, site.leases, states, census) == []
+    assert close_forgotten(site.ledger, site.leases, states, census, site.ledger.open_records()) == []
     assert forget_leases(site.leases, states, census) == []
 
 

@@ -11,12 +11,11 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
 from airflow_tpu.core.events import error_event
-from airflow_tpu.core.ledger import Closed
 from airflow_tpu.core.watch import Watch
 from airflow_tpu.errors import WindowClosed
+from airflow_tpu.hooks.endings import noted_ends
 from airflow_tpu.hooks.grant import store_root
 from airflow_tpu.hooks.lease import LeaseStore
-from airflow_tpu.hooks.ledger import LedgerStore
 from airflow_tpu.hooks.waits import Pace, until_ready
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator
 from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
@@ -94,8 +93,7 @@ def test_tpu_that_comes_too_late_is_given_back(site: Site, leases: LeaseStore, m
     with pytest.raises(AirflowSkipException, match="no TPU in time"):
         task(**OPEN).execute_ready(context(), error_event(WindowClosed("no TPU in time.")))
     assert eventually(site.nodes, lambda found: found == {}, 90.0) == {}
-    ended = LedgerStore(site.storage, store_root(site.grant)).events(KEY)
-    assert len([event for event in ended if isinstance(event, Closed)]) == 1
+    assert len(noted_ends(leases.read(KEY))) == 1
 
 
 def test_run_that_has_had_a_tpu_goes_on(site: Site, leases: LeaseStore) -> None:

@@ -12,6 +12,8 @@ from airflow_tpu.core.ledger import EndReason, TimeSource
 from airflow_tpu.core.names import LeaseStamp, RunKey
 from airflow_tpu.core.walk import Choice, Hunt
 
+_LIFE_TIMES = ("ready_at", "began_at", "ended_at")
+
 
 @dataclass(frozen=True)
 class Life:
@@ -22,6 +24,7 @@ class Life:
     :param training_seconds: how long the script ran on it.
     :param artifact_bytes: bytes it wrote to the bucket.
     :param stalls: how often the run stalled on it.
+    :param began_at: when the user's process was last started on it, None if it never was.
     :param ended_at: when its READY time ended if the delete that was asked for takes effect, None before.
     :param end_reason: why it ended.
     :param end_source: whose clock that is.
@@ -32,19 +35,20 @@ class Life:
     training_seconds: float = 0.0
     artifact_bytes: int = 0
     stalls: int = 0
+    began_at: dt.datetime | None = None
     ended_at: dt.datetime | None = None
     end_reason: EndReason | None = None
     end_source: TimeSource = TimeSource.OBSERVED
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
-        times = {name: _text(getattr(self, name)) for name in ("ready_at", "ended_at")}
+        times = {name: _text(getattr(self, name)) for name in _LIFE_TIMES}
         return {**asdict(self), **times}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Life:
-        """Inverse of :meth:`to_json`; the end is missing in a lease of an earlier version."""
-        times = {name: _instant(data.get(name)) for name in ("ready_at", "ended_at")}
+        """Inverse of :meth:`to_json`; start and end are missing in a lease of an earlier version."""
+        times = {name: _instant(data.get(name)) for name in _LIFE_TIMES}
         reason = EndReason(data["end_reason"]) if data.get("end_reason") else None
         sources = {name: TimeSource(data.get(name, TimeSource.OBSERVED)) for name in ("source", "end_source")}
         return cls(**{**data, **times, **sources, "end_reason": reason})
@@ -145,7 +149,8 @@ class Lease:
 
     def next_attempt(self, node_id: str, at: dt.datetime | None = None) -> Lease:
         """The same lease with one more start of the user's process, on this node, at this instant."""
-        return replace(self, attempt=self.attempt + 1, attempt_node=node_id, attempt_at=at)
+        started = self.with_life(node_id, began_at=at)
+        return replace(started, attempt=self.attempt + 1, attempt_node=node_id, attempt_at=at)
 
     def life(self, node_id: str) -> Life:
         """What is known of an incarnation."""

@@ -1,19 +1,28 @@
-"""What is alive in the project, whoever made it: two list calls for all zones together."""
+"""What is alive in the project, whoever made it: two list calls for all zones together.
+
+A list may be some seconds behind what has been created and deleted; what is asked for by its name never is.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_tpu.core.inventory import Inventory
-from airflow_tpu.core.names import incarnation_of, is_ours
+from airflow_tpu.core.names import incarnation_of, is_managed, is_ours
 from airflow_tpu.core.tpu import Phase, QueuedView, TPUView
+from airflow_tpu.errors import AccessDenied, RateLimited, ResourceNotFound, TransientError
 
 if TYPE_CHECKING:
+    from airflow_tpu.core.lease import Lease
+    from airflow_tpu.core.ledger import Opened
     from airflow_tpu.core.names import RunKey
     from airflow_tpu.hooks.tpu_client import TPUClient
+
+T = TypeVar("T", bound="TPUView | QueuedView")
 
 _ALIVE = frozenset({Phase.USABLE, Phase.PENDING, Phase.UNHEALTHY, Phase.UNKNOWN})
 
@@ -82,3 +91,67 @@ async def take_census(client: TPUClient) -> Census:
     nodes, queued = await asyncio.gather(client.nodes(), client.queued_resources())
     unreachable = tuple(sorted({*nodes.unreachable, *queued.unreachable}))
     return Census(nodes.items, queued.items, unreachable, at)
+
+
+async def look_again(client: TPUClient, census: Census, names: Iterable[str]) -> Census:
+    """The census with these resources as they are now, whatever the lists have of them.
+
+    :param client: the Cloud TPU API.
+    :param census: what the lists have shown.
+    :param names: full names of nodes and queued resources; a name that turns out to be somebody else's changes nothing.
+    """
+    listed: list[TPUView | QueuedView] = [*census.nodes, *census.queued]
+    foreign = {item.name for item in listed if not is_managed(item.labels)}
+    asked, silent = sorted(set(names) - foreign), set[str]()
+    # Nodes first, as in the lists: a node on its way whose request is ACTIVE after that has become READY.
+    nodes = await _ask(client.node, [name for name in asked if "/nodes/" in name], silent)
+    queued = await _ask(client.queued_resource, [name for name in asked if "/nodes/" not in name], silent)
+    return replace(
+        census,
+        nodes=_corrected(census.nodes, nodes),
+        queued=_corrected(census.queued, queued),
+        unreachable=tuple(sorted({*census.unreachable, *silent})),
+    )
+
+
+def names_of(opened: Iterable[Opened]) -> set[str]:
+    """Full names of everything that incarnations consist of, by their records."""
+    found = set()
+    for event in opened:
+        parent = f"projects/{event.project}/locations/{event.zone}"
+        found.add(f"{parent}/nodes/{event.node_id}")
+        if event.provisioning != "node":
+            found.add(f"{parent}/queuedResources/{event.node_id}")
+    return found
+
+
+def own_names(client: TPUClient, lease: Lease) -> set[str]:
+    """Full names of what the current incarnation of a lease may consist of, however it was asked for."""
+    if lease.incarnation == 0:
+        return set()
+    return {f"{client.location(lease.zone)}/{kind}/{lease.node_id}" for kind in ("nodes", "queuedResources")}
+
+
+async def _ask(get: Callable[[str], Awaitable[T]], names: list[str], silent: set[str]) -> dict[str, T | None]:
+    """Each by its name, None for what is not there; a zone that does not answer is added to the silent ones."""
+
+    async def one(name: str) -> dict[str, T | None]:
+        try:
+            return {name: await get(name)}
+        except ResourceNotFound:
+            return {name: None}
+        except AccessDenied:  # a zone that was closed to the project since: its lists have the last word
+            return {}
+        except (TransientError, RateLimited):
+            silent.add(name.split("/")[3])
+            return {}
+
+    found: dict[str, T | None] = {}
+    for answer in await asyncio.gather(*map(one, names)):
+        found.update(answer)
+    return found
+
+
+def _corrected(listed: tuple[T, ...], asked: Mapping[str, T | None]) -> tuple[T, ...]:
+    others = [item for item in listed if item.name not in asked]
+    return (*others, *(item for item in asked.values() if item is not None and is_managed(item.labels)))

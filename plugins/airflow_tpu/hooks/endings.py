@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.interruption import Reached
@@ -17,7 +17,7 @@ from airflow_tpu.core.ledger import EndReason, TimeSource
 if TYPE_CHECKING:
     from airflow_tpu.core.lease import Lease
 
-_NEWS = frozenset({EndReason.FINISHED, EndReason.FAILED, EndReason.PREEMPTED})
+NEWS = frozenset({EndReason.FINISHED, EndReason.FAILED, EndReason.PREEMPTED})
 """What a later look may tell that changes an end: the TPU was alive again. Any other is the trace of our own delete."""
 
 
@@ -58,9 +58,20 @@ def settled(first: Iterable[Ending], later: Iterable[Ending]) -> list[Ending]:
     known = {ending.node_id: ending for ending in first}
     for ending in later:
         earlier = known.get(ending.node_id)
-        if earlier is None or (ending.reason in _NEWS and earlier.reason is not EndReason.PREEMPTED):
+        if earlier is None:
             known[ending.node_id] = ending
+        elif _is_news(ending, earlier):
+            # While the first delete was under way nothing was charged, and nobody knows for how long that was.
+            again = earlier.reason in NEWS
+            known[ending.node_id] = replace(ending, source=TimeSource.OBSERVED) if again else ending
     return list(known.values())
+
+
+def _is_news(ending: Ending, earlier: Ending) -> bool:
+    if ending.reason not in NEWS or earlier.reason is EndReason.PREEMPTED:
+        return False
+    # Two processes may write their notes the other way round than they have looked.
+    return earlier.reason not in NEWS or ending.at > earlier.at
 
 
 def noted(lease: Lease, endings: Iterable[Ending]) -> Lease:
@@ -72,6 +83,16 @@ def noted(lease: Lease, endings: Iterable[Ending]) -> Lease:
     for end in settled(noted_ends(lease), endings):
         lease = lease.with_life(end.node_id, ended_at=end.at, end_reason=end.reason, end_source=end.source)
     return lease
+
+
+def alive_again(lease: Lease, node_id: str) -> Lease:
+    """The lease without the end of an incarnation that is used again: the delete has failed, whoever asked for it.
+
+    :param lease: as it is.
+    :param node_id: the incarnation.
+    """
+    # While the delete was under way nothing was charged: its READY time is no longer known to the second.
+    return lease.with_life(node_id, source=TimeSource.OBSERVED, ended_at=None, end_reason=None)
 
 
 def noted_ends(lease: Lease | None) -> list[Ending]:

@@ -96,6 +96,24 @@ class LeaseStore(Store):
                 return changed
         raise TransientError(f"the lease {self.uri(lease.key)} is being written by others")
 
+    def amend(self, key: RunKey, change: Callable[[Lease], Lease]) -> Lease | None:
+        """Add a fact to the lease, whoever holds it: what has become of a TPU does not depend on that.
+
+        :return: the lease with it, None when there is none.
+        :raises TransientError: too many others wrote the object at the same time.
+        """
+        for _ in range(_RACES):
+            found = self.hook.read_json(self.uri(key))
+            if found is None:
+                return None
+            current = Lease.from_json(found.data)
+            changed = change(current)
+            if changed == current:
+                return current
+            if self.hook.write_json(self.uri(key), changed.to_json(), found.generation) is not None:
+                return changed
+        raise TransientError(f"the lease {self.uri(key)} is being written by others")
+
     def release(self, key: RunKey) -> None:
         """Give the lease back; releasing twice succeeds."""
         self.hook.remove(self.uri(key))

@@ -40,9 +40,12 @@ class LedgerStore(Store):
         names = self.names(f"{ROOT}/" + (f"{key.name}-" if key else ""))
         return [event_of(data) for data in self.documents(names)]
 
-    def open_records(self) -> list[Opened]:
-        """Every *opened* without a *closed*, found by the names of one listing: only those few are read."""
-        names = frozenset(self.names(f"{ROOT}/"))
+    def open_records(self, key: RunKey | None = None) -> list[Opened]:
+        """Every *opened* without a *closed*, found by the names of one listing: only those few are read.
+
+        :param key: of one run only.
+        """
+        names = frozenset(self.names(f"{ROOT}/" + (f"{key.name}-" if key else "")))
         wanted = [name for name in names if name.endswith("/opened.json") and _closed_name(name) not in names]
         events = [event_of(data) for data in self.documents(sorted(wanted))]
         return [event for event in events if isinstance(event, Opened)]

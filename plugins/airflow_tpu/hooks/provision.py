@@ -7,11 +7,10 @@ is adopted, never doubled.
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import logging
 import uuid
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,8 +20,9 @@ from airflow_tpu.core.names import incarnation_of, labels, token_of
 from airflow_tpu.core.reservations import NOTHING, Reservation, Reservations
 from airflow_tpu.core.tpu import Phase, QueuedView, TPUSpec, TPUView
 from airflow_tpu.errors import DeadlineExceeded, LeaseLost, NameTaken, ResourceNotFound, TransientError
-from airflow_tpu.hooks.census import Census, take_census
-from airflow_tpu.hooks.release import close_ended, close_incarnations, delete_seen
+from airflow_tpu.hooks.census import Census, look_again, names_of, own_names, take_census
+from airflow_tpu.hooks.endings import alive_again, noted_end, noted_ends, settled
+from airflow_tpu.hooks.release import close_incarnations, delete_seen, note_ends
 from airflow_tpu.hooks.reservations import ReservationStore
 from airflow_tpu.hooks.tpu_wire import Stamp
 from airflow_tpu.hooks.waits import Pace, until_gone
@@ -162,18 +162,27 @@ class Provisioner:
         :raises CloudError: the API refused.
         """
         lease = self.leases.confirm(lease)
-        census = await take_census(self.client)
-        # A list may not show yet what exists: the current incarnation is asked for by its name as well.
-        living = census.living(lease.key) or (await self._named(order.spec, lease)).living(lease.key)
+        names = self._names(lease)
+        census = await self._look(lease, names)
+        living = census.living(lease.key)
         if living is not None:
             await self._end(census.before(lease.key, incarnation_of(living.labels) or 0), lease)
             return await self._adopt(order.spec, living, lease)
         last = max(census.last_incarnation(lease.key), self.ledger.last_incarnation(lease.key))
-        if await self._sweep(census, lease):
+        if await self._sweep(census, lease, names):
             census = await take_census(self.client)  # the grant is asked with what is alive now
         return await self._create(order, census, lease, last)
 
-    async def _sweep(self, census: Census, lease: Lease) -> bool:
+    def _names(self, lease: Lease) -> set[str]:
+        """What may exist of the run although no list shows it yet: the open records', and the current incarnation's."""
+        return names_of(self.ledger.open_records(lease.key)) | own_names(self.client, lease)
+
+    async def _look(self, lease: Lease, names: set[str]) -> Census:
+        """The project, with everything of this run asked for by its name: lists may be behind."""
+        census = await take_census(self.client)
+        return await look_again(self.client, census, {item.name for item in census.all_ours(lease.key)} | names)
+
+    async def _sweep(self, census: Census, lease: Lease, names: set[str]) -> bool:
         """Delete what is left of this run's earlier incarnations, wait until it is gone, end their records.
 
         Husks hold quota and names until they are deleted (https://github.com/skypilot-org/skypilot/pull/1483).
@@ -183,19 +192,21 @@ class Provisioner:
         swept = await delete_seen(self.client, census, lease.key)
         for ending in swept.endings:
             log.info("deleting the husk %s (%s)", ending.node_id, ending.reason)
-        # In a zone that does not answer an incarnation may be alive, and a number that the lease did not have yet when
-        # the census was taken may be on its way: then only what was seen has ended.
-        if census.unreachable:
-            close_ended(self.ledger, lease, lease.key, swept.endings)
-        else:
-            close_incarnations(self.ledger, lease, lease.key, swept.endings, lease.incarnation)
-        if not swept.endings:
-            return False
-        try:
-            await until_gone(self.client, lease.key, Pace(_HUSK_POLL, self.client.clock.now() + HUSK_WINDOW))
-        except DeadlineExceeded as error:
-            log.warning("creating all the same: %s", error)
-        return True
+        note_ends(self.leases, self.ledger, lease.key, swept.endings)
+        if swept.endings or swept.failures:
+            pace = Pace(_HUSK_POLL, self.client.clock.now() + HUSK_WINDOW)
+            try:
+                await until_gone(self.client, lease.key, pace, swept, names)
+            except DeadlineExceeded as error:
+                # What is not gone has not ended, and what a silent zone hides may be alive: the records stay open.
+                log.warning("creating all the same: %s", error)
+                return True
+        noted = self.leases.find(lease.key) or lease
+        # A number that the lease did not have yet when the census was taken may be on its way.
+        close_incarnations(
+            self.ledger, noted, lease.key, settled(noted_ends(noted), swept.endings), up_to=lease.incarnation
+        )
+        return bool(swept.endings)
 
     async def _adopt(self, spec: TPUSpec, living: TPUView | QueuedView, lease: Lease) -> Target:
         mine = token_of(living.labels) == lease.token
@@ -203,6 +214,9 @@ class Provisioner:
         found = replace(spec, zone=living.zone)
         if isinstance(living, QueuedView):
             return target_of(replace(found, queued=True), living.queued_id)
+        node_id = living.name.rpartition("/")[2]
+        if noted_end(lease, node_id) is not None:
+            self.leases.update(lease, lambda now: alive_again(now, node_id))
         if not mine and living.phase is Phase.USABLE:
             # From here on the older attempt's on_kill no longer opens this TPU.
             stamp = replace(lease.stamp, incarnation=incarnation_of(living.labels) or 0)
@@ -214,7 +228,7 @@ class Provisioner:
         permit = order.reserve(self._reservations, census, lease, now)
         previous, zone = lease, order.spec.zone
         lease = self.leases.update(lease, lambda current: _advanced(current, previous, last, zone))
-        await self._end(await self._named(order.spec, previous), previous)
+        await self._end(await self._named(previous), previous)
         if not self.ledger.open(_opened(order, permit, lease, now)):
             raise TransientError(f"{lease.node_id} is being created by another process of this run")
         stamp = Stamp(
@@ -233,10 +247,10 @@ class Provisioner:
             permit,
         )
         target = target_of(order.spec, stamp.node_id, await self._request(order.spec, stamp, permit))
-        await self._check_place(order.spec, lease)
+        await self._check_place(lease)
         return target
 
-    async def _check_place(self, spec: TPUSpec, lease: Lease) -> None:
+    async def _check_place(self, lease: Lease) -> None:
         """Delete what was just created if the run has gone on, or ended, while the call was on its way.
 
         The next incarnation looks for this one after its number is in the lease, and this one looks at the lease
@@ -247,24 +261,17 @@ class Provisioner:
         found = self.leases.find(lease.key)
         has_place = found is not None and found.incarnation == lease.incarnation
         if not has_place or lease.expires_at <= self.client.clock.now():
-            await self._end(await self._named(spec, lease), lease)
+            await self._end(await self._named(lease), lease)
             raise LeaseLost(f"{lease.node_id} came too late: its run has ended or has another TPU; it is deleted again")
 
-    async def _named(self, spec: TPUSpec, lease: Lease) -> Census:
+    async def _named(self, lease: Lease) -> Census:
         """The current incarnation, asked for by its name: an answer that is never out of date."""
-        if lease.incarnation == 0:
-            return Census((), (), ())
-        # However, and wherever, an earlier attempt has asked for it.
-        target = target_of(replace(spec, queued=True, zone=lease.zone), lease.node_id)
-        node, queued = await asyncio.gather(
-            _known(self.client.node(target.node)), _known(self.client.queued_resource(target.queued))
-        )
-        return Census((node,) if node is not None else (), (queued,) if queued is not None else (), ())
+        return await look_again(self.client, Census((), (), ()), own_names(self.client, lease))
 
     async def _end(self, census: Census, lease: Lease) -> None:
-        """Delete what a census has of the run and end its records; what cannot be deleted is left to the reaper."""
+        """Delete what a census has of the run and note how it ends; what cannot be deleted is left to the reaper."""
         swept = await delete_seen(self.client, census, lease.key)
-        close_ended(self.ledger, lease, lease.key, swept.endings)
+        note_ends(self.leases, self.ledger, lease.key, swept.endings)
 
     @property
     def _reservations(self) -> ReservationStore:
@@ -296,13 +303,6 @@ def _advanced(current: Lease, known: Lease, last: int, zone: str) -> Lease:
     if current.incarnation != known.incarnation:
         raise TransientError(f"{current.node_id} is being created by another process of this attempt")
     return current.next_incarnation(last, zone)
-
-
-async def _known(answer: Awaitable[T]) -> T | None:
-    try:
-        return await answer
-    except ResourceNotFound:
-        return None
 
 
 def _opened(order: Order, permit: Permit, lease: Lease, now: dt.datetime) -> Opened:

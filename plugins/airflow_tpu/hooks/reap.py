@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,8 +13,10 @@ from airflow_tpu.core.lease import Lease
 from airflow_tpu.core.names import is_managed, run_of
 from airflow_tpu.core.reaping import LeaseState, Sentence, condemn, is_over
 from airflow_tpu.errors import TPUError
+from airflow_tpu.hooks.census import look_again, names_of
 from airflow_tpu.hooks.endings import Ending
-from airflow_tpu.hooks.release import closing, endings_of
+from airflow_tpu.hooks.release import close_record, closing, endings_of, note_ends
+from airflow_tpu.hooks.tpu_wire import OperationView
 
 if TYPE_CHECKING:
     from airflow_tpu.core.ledger import Opened
@@ -22,10 +25,17 @@ if TYPE_CHECKING:
     from airflow_tpu.hooks.census import Census
     from airflow_tpu.hooks.lease import LeaseStore
     from airflow_tpu.hooks.ledger import LedgerStore
+    from airflow_tpu.hooks.release import Answers
     from airflow_tpu.hooks.reservations import ReservationStore
-    from airflow_tpu.hooks.tpu_client import OperationView, TPUClient
+    from airflow_tpu.hooks.tpu_client import TPUClient
 
 log = logging.getLogger(__name__)
+
+GONE_WITHIN = dt.timedelta(minutes=1)
+"""How long a round waits for what it has deleted; what takes longer is closed by the next round."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
+"""Seconds between two looks."""
 
 RunState = Callable[[str, str], str | None]
 """State of a DAG run by its ids: empty when there is no such run, None when Airflow could not be asked."""
@@ -68,7 +78,10 @@ async def reap(client: TPUClient, census: Census, leases: Mapping[str, LeaseStat
         for item in everything
         if not is_managed(item.labels)
     ]
-    answers = dict(await asyncio.gather(*(_execute(client, sentence, done) for sentence in sentences)))
+    answers: Answers = {}
+    for node_id, answer in await asyncio.gather(*(_execute(client, sentence, done) for sentence in sentences)):
+        if not isinstance(answers.get(node_id), OperationView):  # a request that is being deleted takes its node along
+            answers[node_id] = answer
     condemned = {sentence.name for sentence in sentences}
     done.endings.extend(
         endings_of(
@@ -79,6 +92,43 @@ async def reap(client: TPUClient, census: Census, leases: Mapping[str, LeaseStat
         )
     )
     return done
+
+
+async def what_is_left(client: TPUClient, census: Census, done: Reaped, opened: Iterable[Opened]) -> Census:
+    """The census after the deletes: each resource that was deleted, and each open record's, asked for by its name.
+
+    What is deleted is waited for, for a short time: then its record can be closed in the same round.
+
+    :param client: the Cloud TPU API.
+    :param census: what the lists had shown.
+    :param done: what was deleted.
+    :param opened: open records, read after the census.
+    """
+    condemned = {sentence.name for sentence in done.deleted}
+    listed = {item.rpartition("/")[2] for item in _names(census)}
+    unlisted = names_of(event for event in opened if event.node_id not in listed)
+    until, pause = client.clock.now() + GONE_WITHIN, _FIRST_PAUSE
+    while True:
+        left = await look_again(client, census, condemned | unlisted)
+        if not condemned & _names(left) or client.clock.now() >= until:
+            return left
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def note(ledger: LedgerStore, leases: LeaseStore, done: Reaped) -> None:
+    """Note how what was deleted has ended, for whoever sees it gone: this round, or the next.
+
+    :param ledger: where the end goes at once if no lease can keep it.
+    :param leases: where the leases are kept.
+    :param done: what was deleted.
+    """
+    held = {lease.key.digest: lease.key for lease in leases.all()}
+    runs = {sentence.name.rpartition("/")[2]: sentence.run for sentence in done.deleted}
+    for ending in done.endings:
+        key = held.get(runs.get(ending.node_id, ""))
+        if key is not None:
+            note_ends(leases, ledger, key, [ending])
 
 
 def lease_states(leases: LeaseStore, run_state: RunState, here: str = "") -> dict[str, LeaseState]:
@@ -101,26 +151,29 @@ def close_forgotten(
     leases: LeaseStore,
     states: Mapping[str, LeaseState],
     census: Census,
+    records: Iterable[Opened],
     endings: Iterable[Ending] = (),
 ) -> list[str]:
     """Close every ledger record that is open without a TPU behind it.
 
     A record whose TPU still exists, or whose zone does not answer, is left to its own teardown, or to the next round.
+    Of a TPU whose lease is gone nobody will know more in the next round than in the one that has deleted it.
 
     :param states: read after the census.
-    :param endings: of the TPUs that this round has deleted: nobody will ever know more of them.
+    :param census: what is left (:func:`what_is_left`).
+    :param records: the open records that were looked for by name.
+    :param endings: of the TPUs that this round has deleted.
     """
     ended = {ending.node_id: ending for ending in endings}
-    alive = {node.node_id for node in census.nodes} | {item.queued_id for item in census.queued}
-    records = ledger.open_records()
+    alive = {name.rpartition("/")[2] for name in _names(census)}
     known = {lease.key.digest: lease for lease in leases.all()}  # after the records: a lease is there before its record
     now, closed = ledger.clock.now(), []
     for event in records:
         lease = known.get(event.run)
         is_gone = event.node_id not in alive and not census.is_silent(event.zone)
         is_gone = is_gone and not _may_be_coming(event, lease, states.get(event.run), census)
-        if is_gone or event.node_id in ended:
-            ledger.close(closing(event, lease, ended.get(event.node_id), now))
+        if is_gone or (event.node_id in ended and (lease is None or event.node_id not in alive)):
+            close_record(ledger, event, closing(event, lease, ended.get(event.node_id), now))
             closed.append(event.node_id)
     return closed
 
@@ -166,6 +219,10 @@ def forget_leases(leases: LeaseStore, found: Mapping[str, LeaseState], census: C
     over = {digest: state.token for digest, state in found.items() if state.run_is_over and digest not in living}
     mine = [lease for lease in leases.all() if lease.key.digest in over and not census.is_silent(lease.zone)]
     return [lease.key.name for lease in mine if leases.forget(lease.key, over[lease.key.digest])]
+
+
+def _names(census: Census) -> set[str]:
+    return {node.name for node in census.nodes} | {item.name for item in census.queued}
 
 
 def _runs_of(census: Census) -> set[str | None]:

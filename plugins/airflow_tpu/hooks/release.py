@@ -1,4 +1,8 @@
-"""Give a TPU back: delete what is ours, wait until the API no longer knows it, close the ledger."""
+"""Give a TPU back: ask for its delete, note its end, and close its ledger record once the API no longer knows it.
+
+Whoever asks does not have to be the one who sees it gone: the end is noted in the lease, and the next try, the teardown
+or the reaper, whichever comes first after it, writes it to the ledger.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,8 @@ from airflow_tpu.core.ledger import Closed, EndReason, Opened, TimeSource
 from airflow_tpu.core.names import token_of
 from airflow_tpu.core.tpu import Phase, QueuedView, TPUView
 from airflow_tpu.errors import TPUError, TransientError
-from airflow_tpu.hooks.census import Census, take_census
-from airflow_tpu.hooks.endings import Ending, noted_end
+from airflow_tpu.hooks.census import Census, look_again, own_names, take_census
+from airflow_tpu.hooks.endings import Ending, noted, noted_end, settled
 from airflow_tpu.hooks.metrics import count
 
 if TYPE_CHECKING:
@@ -22,7 +26,8 @@ if TYPE_CHECKING:
     from airflow_tpu.core.names import RunKey
     from airflow_tpu.hooks.lease import LeaseStore
     from airflow_tpu.hooks.ledger import LedgerStore
-    from airflow_tpu.hooks.tpu_client import OperationView, TPUClient
+    from airflow_tpu.hooks.tpu_client import TPUClient
+    from airflow_tpu.hooks.tpu_wire import OperationView
 
     Delete = Callable[[str], Awaitable[OperationView | None]]
     Answers = dict[str, OperationView | TPUError | None]
@@ -100,10 +105,10 @@ async def delete_seen(client: TPUClient, census: Census, key: RunKey, token: str
 
 
 async def abandon(client: TPUClient, leases: LeaseStore, ledger: LedgerStore, key: RunKey, token: str) -> Release:
-    """Delete what an attempt has made, unless a newer one holds the lease by now, and end its records.
+    """Ask for the delete of what an attempt has made, unless a newer one holds the lease by now, and note its end.
 
     The token on a node fences as well, but a queued resource keeps the labels it was made with, whoever adopts it.
-    The records come last; but nobody who looks later can know that a TPU was READY which no attempt had seen so.
+    The note comes last; but nobody who looks later can know that a TPU was READY which no attempt had seen so.
 
     :param client: the Cloud TPU API.
     :param leases: where the lease is kept.
@@ -121,12 +126,29 @@ async def abandon(client: TPUClient, leases: LeaseStore, ledger: LedgerStore, ke
     if lease is not None and lease.token != token:
         log.info("a newer attempt holds the lease of %s: its TPU is left to that one", key.name)
         return Release([], [])
-    done = await delete_seen(client, await take_census(client), key, token)
+    census = await take_census(client)
+    if lease is not None:
+        census = await look_again(client, census, own_names(client, lease))
+    done = await delete_seen(client, census, key, token)
     try:
-        close_ended(ledger, lease, key, done.endings)
-    except (OSError, GoogleAPIError) as error:
-        log.warning("the ledger cannot be written (%s): teardown or reaper does it", error)
+        note_ends(leases, ledger, key, done.endings)
+    except (OSError, GoogleAPIError, TransientError) as error:
+        log.warning("the end cannot be noted (%s): whoever sees the TPU gone takes that for its end", error)
     return done
+
+
+def note_ends(leases: LeaseStore, ledger: LedgerStore, key: RunKey, endings: list[Ending]) -> None:
+    """Note in the lease how incarnations end if their deletes take effect; who sees them gone writes it to the ledger.
+
+    Without a lease nobody could know it later, so then it is written at once.
+
+    :param leases: where the lease is kept.
+    :param ledger: where incarnations are recorded.
+    :param key: the run.
+    :param endings: what the deletes brought.
+    """
+    if endings and leases.amend(key, lambda lease: noted(lease, endings)) is None:
+        close_ended(ledger, None, key, endings)
 
 
 async def _delete(method: Delete, name: str, done: Release) -> OperationView | TPUError | None:
@@ -152,8 +174,8 @@ def left_of(census: Census, key: RunKey) -> list[str]:
 
 def close_incarnations(
     ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: list[Ending], up_to: int | None = None
-) -> list[str]:
-    """Write *closed* for every incarnation of a run that has none; only when nothing of the run is alive.
+) -> list[Opened]:
+    """Write *closed* for every incarnation of a run that has none; only when nothing of the run is there any more.
 
     :param ledger: where to.
     :param lease: what is known of each life; None when the lease is gone.
@@ -164,11 +186,11 @@ def close_incarnations(
     """
     known = {ending.node_id: ending for ending in endings}
     unseen = []
-    for event in _unclosed(ledger, key):
+    for event in ledger.open_records(key):
         if up_to is None or event.node_id in known or _number(event, key) <= up_to:
-            _close(ledger, event, closing(event, lease, known.get(event.node_id), ledger.clock.now()))
+            close_record(ledger, event, closing(event, lease, known.get(event.node_id), ledger.clock.now()))
             if event.node_id not in known:
-                unseen.append(event.node_id)
+                unseen.append(event)
     return unseen
 
 
@@ -181,13 +203,13 @@ def close_ended(ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: 
     :param endings: how they ended.
     """
     known = {ending.node_id: ending for ending in endings}
-    for event in _unclosed(ledger, key):
+    for event in ledger.open_records(key):
         if event.node_id in known:
-            _close(ledger, event, closing(event, lease, known[event.node_id], ledger.clock.now()))
+            close_record(ledger, event, closing(event, lease, known[event.node_id], ledger.clock.now()))
 
 
-def _close(ledger: LedgerStore, opened: Opened, closed: Closed) -> None:
-    # Of several who notice an end, the one whose record it is counts it.
+def close_record(ledger: LedgerStore, opened: Opened, closed: Closed) -> None:
+    """Write how an incarnation ended; of several who notice it, the one whose record it is counts it."""
     if ledger.close(closed):
         count(opened, closed)
 
@@ -196,16 +218,10 @@ def _number(event: Opened, key: RunKey) -> int:
     return int(event.node_id.removeprefix(f"{key.name}-"))
 
 
-def _unclosed(ledger: LedgerStore, key: RunKey) -> list[Opened]:
-    events = ledger.events(key)
-    closed = {event.node_id for event in events if isinstance(event, Closed)}
-    return [event for event in events if isinstance(event, Opened) and event.node_id not in closed]
-
-
 def closing(opened: Opened, lease: Lease | None, ending: Ending | None, now: dt.datetime) -> Closed:
     """The *closed* event of an incarnation, from what is known of its life and its end, noticed now at the latest."""
-    if ending is None or ending.reason is EndReason.DELETED:  # then who asked for its delete may have noted more
-        ending = noted_end(lease, opened.node_id) or ending
+    known = noted_end(lease, opened.node_id)  # by whoever asked for its delete
+    ending = next(iter(settled([known] if known else [], [ending] if ending else [])), None)
     life = lease.life(opened.node_id) if lease is not None else None
     ready_at = life.ready_at if life is not None else None
     if ready_at is None:
@@ -232,8 +248,7 @@ def _trained(lease: Lease | None, end: Ending) -> float:
     """Seconds of training: what the run reported, or up to its loss, which no run reports."""
     if lease is None:
         return 0.0
-    reported = lease.life(end.node_id).training_seconds
-    began = lease.attempt_at if lease.attempt_node == end.node_id else None
+    reported, began = lease.life(end.node_id).training_seconds, _began(lease, end.node_id)
     if reported or began is None or end.reason not in _LOSSES:
         return reported
     return max(0.0, (end.at - began).total_seconds())
@@ -245,9 +260,15 @@ def _lost(lease: Lease | None, end: Ending) -> float | None:
         return 0.0
     if lease is None:
         return None
-    if lease.attempt_node != end.node_id:
+    began = _began(lease, end.node_id)
+    if began is None and lease.attempt_node != end.node_id:
         return 0.0  # nothing was started on it
-    return None if end.safe is None else lost_seconds(end.at, lease.attempt_at, end.safe.safe_at)
+    return None if end.safe is None else lost_seconds(end.at, began, end.safe.safe_at)
+
+
+def _began(lease: Lease, node_id: str) -> dt.datetime | None:
+    """When training was last started on it; a lease of an earlier version knows that of its last attempt only."""
+    return lease.life(node_id).began_at or (lease.attempt_at if lease.attempt_node == node_id else None)
 
 
 def endings_of(nodes: list[TPUView], queued: list[QueuedView], answers: Answers, now: dt.datetime) -> Iterator[Ending]:
@@ -260,7 +281,10 @@ def endings_of(nodes: list[TPUView], queued: list[QueuedView], answers: Answers,
     """
     for node_id, reason in _reasons(nodes, queued).items():
         answer = answers.get(node_id)
-        if not isinstance(answer, TPUError):
+        if node_id in answers and answer is None and reason in (EndReason.FINISHED, EndReason.FAILED):
+            # Somebody was faster, or the list was behind: it is gone already, and not alive again.
+            yield Ending(node_id, now, EndReason.VANISHED, TimeSource.OBSERVED)
+        elif not isinstance(answer, TPUError):
             yield _after_delete(Ending(node_id, now, reason, TimeSource.OBSERVED), answer)
         elif reason is EndReason.PREEMPTED:
             yield Ending(node_id, now, reason, TimeSource.OBSERVED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,6 +23,7 @@ from airflow_tpu.errors import (
     WindowClosed,
 )
 from airflow_tpu.hooks import shared_lists
+from airflow_tpu.hooks.census import look_again
 from airflow_tpu.hooks.endings import settled
 from airflow_tpu.hooks.release import Release, delete_seen, left_of
 from airflow_tpu.hooks.shared_lists import Fresh
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from airflow_tpu.core.tpu import QueuedView, TPUView
     from airflow_tpu.hooks.clock import Clock
     from airflow_tpu.hooks.provision import Target
-    from airflow_tpu.hooks.tpu_client import OperationView, TPUClient
+    from airflow_tpu.hooks.tpu_client import TPUClient
+    from airflow_tpu.hooks.tpu_wire import OperationView
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -180,20 +182,23 @@ async def until_lost(client: TPUClient, node: str, poll: float) -> TPULost:
                 return lost
 
 
-async def until_gone(client: TPUClient, key: RunKey, pace: Pace, asked: Release | None = None) -> None:
+async def until_gone(
+    client: TPUClient, key: RunKey, pace: Pace, asked: Release | None = None, names: Iterable[str] = ()
+) -> None:
     """Wait until the API no longer knows any node or queued resource of a run, in any zone.
 
     What can be deleted only now is deleted on the way: a request that was SUSPENDING, a delete that failed.
 
     :param asked: what had been asked for before; how what is deleted on the way ended is entered there, so that it is
         known although the wait is cancelled.
+    :param names: full names of what may be there although no list shows it yet.
     :raises DeadlineExceeded: something is still there; the message names it.
     """
     patience = Patience(pace, client.clock)
     fresh = Fresh.from_now(pace.poll * _YOUNG)
     while True:
         try:
-            census = await shared_lists.census(client, fresh)
+            census = await look_again(client, await shared_lists.census(client, fresh), names)
         except (TransientError, RateLimited) as error:
             await patience.for_(f"the API to answer ({error})")
             continue

@@ -19,6 +19,7 @@ from airflow_tpu.errors import (
     HostLost,
     LeaseLost,
     LedgerError,
+    LoginRefused,
     RateLimited,
     TPUError,
     TPULost,
@@ -108,7 +109,7 @@ class CloudTPUProvisionOperator(FencedOperator):
             self._give_back(bench, lease, error)
         if isinstance(error, WindowClosed):
             raise AirflowSkipException(f"{error} Nothing is billed any more; the next run tries again.") from error
-        if isinstance(error, HostLost):
+        if isinstance(error, HostLost | LoginRefused):
             self._count_loss(bench, lease, error)
         if step is None or (step.resume_at is not None and not self.deferrable):
             raise explained(bench, error)
@@ -119,8 +120,8 @@ class CloudTPUProvisionOperator(FencedOperator):
         self.log.info("%s", step.why)
         self._defer_until_capacity(bench, lease, step)
 
-    def _count_loss(self, bench: Workbench, lease: Lease, error: HostLost) -> None:
-        """A TPU that never got well is a loss like any other, but no attempt that made no progress.
+    def _count_loss(self, bench: Workbench, lease: Lease, error: TPUError) -> None:
+        """A TPU that never got well, or never let us in, is a loss like any other, but no attempt without progress.
 
         :raises BudgetExhausted: it was one too many.
         """
@@ -227,11 +228,7 @@ class CloudTPUProvisionOperator(FencedOperator):
             self._clean_up(bench, lease)
 
     def _clean_up(self, bench: Workbench, lease: Lease) -> None:
-        from airflow_tpu.hooks.release import close_ended
-
         try:
-            asked = asyncio.run(abandon(bench, lease))
+            asyncio.run(abandon(bench, lease))
         except TPUError as problem:
             self.log.warning("could not look for it, the teardown does: %s", problem)
-            return
-        close_ended(bench.ledger, lease, lease.key, asked.endings)

@@ -38,8 +38,8 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """One round."""
+        from airflow_tpu.hooks import reap as reaper
         from airflow_tpu.hooks.census import take_census
-        from airflow_tpu.hooks.reap import close_forgotten, forget_leases, lease_states, reap, release_forgotten
 
         bench = self.bench(context)
         census = bench.tpu.run(take_census)
@@ -48,11 +48,14 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
         except ConfigError as error:
             self._reap_by_labels(bench, census, error)
         reserved = bench.reservations.readable()
-        states = lease_states(bench.leases, _run_state, settings.airflow_address())
-        done = bench.tpu.run(lambda client: reap(client, census, states))
-        done.closed = close_forgotten(bench.ledger, bench.leases, states, census, done.endings)
-        done.released = release_forgotten(bench.reservations, reserved, states, census)
-        forget_leases(bench.leases, states, census)
+        states = reaper.lease_states(bench.leases, _run_state, settings.airflow_address())
+        done = bench.tpu.run(lambda client: reaper.reap(client, census, states))
+        reaper.note(bench.ledger, bench.leases, done)
+        opened = bench.ledger.open_records()
+        left = bench.tpu.run(lambda client: reaper.what_is_left(client, census, done, opened))
+        done.closed = reaper.close_forgotten(bench.ledger, bench.leases, states, left, opened, done.endings)
+        done.released = reaper.release_forgotten(bench.reservations, reserved, states, left)
+        reaper.forget_leases(bench.leases, states, left)
         self._tell(done)
         return {
             "deleted": [sentence.name for sentence in done.deleted],

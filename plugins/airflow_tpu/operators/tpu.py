@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -73,13 +73,14 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         bench = self.bench(context)
         _ = bench.tpu.endpoint
         until = dt.datetime.now(dt.UTC) + GONE_WITHIN
+        names = self._recorded(bench)
         with phase(self.log, "Ask for the delete"):
-            asked = asyncio.run(self._ask(bench))
+            asked = asyncio.run(self._ask(bench, names))
         self._note(bench, asked.endings)
         asked.check()
-        if not asyncio.run(self._gone(bench, until, asked)):
+        if not asyncio.run(self._gone(bench, until, asked, names)):
             self._note(bench, asked.endings)
-            self._defer_until_gone(bench, until)
+            self._defer_until_gone(bench, until, names)
         return self._done(context, bench, asked.endings)
 
     def execute_gone(self, context: Context, event: Mapping[str, Any] | None = None) -> list[dict[str, str]]:
@@ -89,21 +90,34 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         endings = [Ending.from_json(ending) for ending in raise_for(event).get("endings", [])]
         return self._done(context, self.bench(context), endings)
 
-    async def _ask(self, bench: Workbench) -> Release:
-        from airflow_tpu.hooks.census import take_census
+    def _recorded(self, bench: Workbench) -> list[str]:
+        """Full names of what the ledger has not closed yet: a list may not show it. No delete depends on the ledger."""
+        from google.api_core.exceptions import GoogleAPIError
+
+        from airflow_tpu.hooks.census import names_of
+
+        try:
+            return sorted(names_of(bench.ledger.open_records(bench.key)))
+        except (ConfigError, OSError, GoogleAPIError) as error:  # requests' errors are OSErrors
+            self.log.warning("the ledger cannot be read, only the lists tell what is there: %s", error)
+            return []
+
+    async def _ask(self, bench: Workbench, names: Iterable[str]) -> Release:
+        from airflow_tpu.hooks.census import look_again, take_census
         from airflow_tpu.hooks.release import delete_seen
 
         async with bench.tpu.client() as client:
-            asked = await delete_seen(client, await take_census(client), bench.key)
+            census = await look_again(client, await take_census(client), names)
+            asked = await delete_seen(client, census, bench.key)
         for ending in asked.endings:
             self.log.info("deleting %s (%s)", ending.node_id, ending.reason)
         return asked
 
-    async def _gone(self, bench: Workbench, until: dt.datetime, asked: Release) -> bool:
+    async def _gone(self, bench: Workbench, until: dt.datetime, asked: Release, names: list[str]) -> bool:
         from airflow_tpu.hooks.waits import Pace, until_gone, within
 
         async def gone(client: Any) -> bool:
-            await until_gone(client, bench.key, Pace(min(1.0, self.poll_interval), until, self._since), asked)
+            await until_gone(client, bench.key, Pace(min(1.0, self.poll_interval), until, self._since), asked, names)
             return True
 
         self._since = dt.datetime.now(dt.UTC)
@@ -126,20 +140,22 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
 
         :raises TransientError: a create was on its way meanwhile; what it brought is being deleted.
         """
+        from airflow_tpu.hooks.census import names_of
         from airflow_tpu.hooks.endings import noted_ends, settled
         from airflow_tpu.hooks.release import close_incarnations
 
         lease = bench.leases.find(bench.key)
         unseen = close_incarnations(bench.ledger, lease, bench.key, settled(noted_ends(lease), endings))
         if unseen:  # they were not in the list, but may have come after it: whoever looks second sees the other
-            asyncio.run(self._ask(bench)).check_none()
+            asyncio.run(self._ask(bench, names_of(unseen))).check_none()
 
-    def _defer_until_gone(self, bench: Workbench, until: dt.datetime) -> None:
+    def _defer_until_gone(self, bench: Workbench, until: dt.datetime, names: list[str]) -> None:
         from airflow_tpu.core.lease import Lease
         from airflow_tpu.triggers.tpu import CloudTPUGoneTrigger
 
         nobody = Lease(bench.key, "teardown", until, "")
-        self.defer(trigger=CloudTPUGoneTrigger(watch=self.watch(nobody, until).to_json()), method_name="execute_gone")
+        trigger = CloudTPUGoneTrigger(watch=self.watch(nobody, until).to_json(), names=names)
+        self.defer(trigger=trigger, method_name="execute_gone")
 
     def _done(self, context: Context, bench: Workbench, endings: list[Ending]) -> list[dict[str, str]]:
         from airflow_tpu.core.ledger import Closed

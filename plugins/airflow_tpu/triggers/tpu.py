@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_tpu.hooks.provision import Target
@@ -21,10 +21,9 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
         super().__init__(watch, **kwargs)
         self.target = Target(**target)
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments."""
-        arguments = {"watch": self.watch.to_json(), "target": self.target.to_json()}
-        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
+    def carried(self) -> dict[str, Any]:
+        """The target."""
+        return {"target": self.target.to_json()}
 
     async def outcome(self) -> dict[str, Any]:
         """The instant it became READY, and whose clock that is."""
@@ -46,11 +45,16 @@ class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
     """Wait until the API no longer knows anything of a run.
 
     :param watch: JSON of :class:`airflow_tpu.core.watch.Watch`.
+    :param names: full names of what may be there although no list shows it.
     """
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments."""
-        return f"{type(self).__module__}.{type(self).__qualname__}", {"watch": self.watch.to_json()}
+    def __init__(self, watch: Mapping[str, Any], names: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(watch, **kwargs)
+        self.names = list(names)
+
+    def carried(self) -> dict[str, Any]:
+        """The names."""
+        return {"names": self.names}
 
     async def outcome(self) -> dict[str, Any]:
         """The fact, and how what had to be deleted once more ended."""
@@ -60,7 +64,7 @@ class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
         asked = Release([], [])
         async with await self.hook().client() as client:
             pace = Pace(self.watch.poll, self.watch.deadline, self.watch.began)
-            await until_gone(client, self.watch.key, pace, asked)
+            await until_gone(client, self.watch.key, pace, asked, self.names)
         return {"status": "gone", "endings": [ending.to_json() for ending in asked.endings]}
 
     async def on_kill(self) -> None:

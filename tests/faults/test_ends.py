@@ -1,0 +1,323 @@
+"""Who asks for a delete notes the end, who sees the TPU gone books it: each history in virtual time, to the second."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from google.cloud import tpu_v2
+
+from airflow_tpu.core.ledger import Closed, EndReason, TimeSource, read_event
+from tests.faults import flows
+from tests.faults.ending import settle
+from tests.faults.project import PARENT, RUNS, Project, order
+from tests.faults.turns import Process
+
+RUN = RUNS[0]
+HOURS = 4 * 3600.0
+BOOTED = 300.0
+"""Seconds after which a run trains."""
+
+BOTH = pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
+
+
+@pytest.fixture
+def project() -> Iterator[Project]:
+    """A project in which, whatever the test has done, nothing is left and every second is booked in the end."""
+    found = Project()
+    yield found
+    settle(found)
+
+
+def start(project: Project, queued: bool) -> Process:
+    """A run that will train for hours, before its first request."""
+
+    def tasks(at: flows.Station) -> None:
+        flows.lease(at, RUN, order(queued))
+        flows.train(at, RUN, order(queued), HOURS)
+
+    return project.start("run", tasks)
+
+
+def run(project: Project, queued: bool = False) -> Process:
+    """A run that trains."""
+    process = start(project, queued)
+    project.together(BOOTED)
+    return process
+
+
+def kill(project: Project) -> None:
+    """Its task is ended by a person: one request, no waiting."""
+    held = project.leases[-1]
+    process = project.start("on_kill", lambda at: flows.kill(at, held))
+    project.together(0.0)
+    assert process.ended
+
+
+def reaper(project: Project) -> None:
+    """A round of the reaper from its first request to its last."""
+    process = project.start("reaper", lambda at: flows.reaper(at, project.state_of))
+    project.together(flows.POLL * 8)
+    assert process.ended
+
+
+def by_hand(project: Project, queued: bool) -> None:
+    """Somebody deletes the first TPU of the run in Google's console."""
+    if queued:
+        name = f"{PARENT}/queuedResources/{RUN.node_id(1)}"
+        project.cloud.call("Tpu/DeleteQueuedResource", tpu_v2.DeleteQueuedResourceRequest(name=name, force=True))
+    else:
+        project.cloud.call("Tpu/DeleteNode", tpu_v2.DeleteNodeRequest(name=f"{PARENT}/nodes/{RUN.node_id(1)}"))
+
+
+def closed(project: Project) -> list[Closed]:
+    """Ends in the ledger, in the order of the incarnations."""
+    texts = [text for name, (_, text) in sorted(project.bucket.objects.items()) if name.endswith("/closed.json")]
+    return [event for event in map(read_event, texts) if isinstance(event, Closed)]
+
+
+def booked(project: Project) -> float:
+    """Seconds of the only end."""
+    (event,) = closed(project)
+    assert event.ready_at is not None
+    assert event.ended_at is not None
+    return (event.ended_at - event.ready_at).total_seconds()
+
+
+def test_a_kill_books_nothing(project: Project) -> None:
+    """The end is in the lease while the TPU goes; the teardown writes it to the ledger, by the API's clock."""
+    process = run(project)
+    project.kill(process)
+    kill(project)
+    assert closed(project) == []
+    project.start("teardown", lambda at: flows.teardown(at, RUN))
+    project.together(BOOTED)
+    (event,) = closed(project)
+    assert (event.end_reason, event.time_source) == (EndReason.FINISHED, TimeSource.API)
+    assert booked(project) == pytest.approx(project.cloud.meter.ready_seconds(event.node_id), abs=1e-3)
+
+
+def test_a_delete_that_fails_after_a_kill_ends_nothing(project: Project) -> None:
+    """The TPU is READY again and charged; what is booked is the end that the teardown brings about, an hour later."""
+    process = run(project)
+    project.kill(process)
+    project.fault("tpu.operation", 1, {"verb": "delete"}, action="error", code=13)
+    kill(project)
+    project.together(3600.0)
+    project.start("teardown", lambda at: flows.teardown(at, RUN))
+    project.together(BOOTED)
+    (event,) = closed(project)
+    assert event.time_source is TimeSource.OBSERVED
+    assert booked(project) >= project.cloud.meter.ready_seconds(event.node_id) > 3600.0
+
+
+def test_a_next_try_that_finds_it_alive_takes_the_note_back(project: Project) -> None:
+    """A TPU whose delete has failed is adopted; deleted by hand later, it has not ended when the old try asked."""
+    process = run(project)
+    project.kill(process)
+    project.fault("tpu.operation", 1, {"verb": "delete"}, action="error", code=13)
+    kill(project)
+    project.together(BOOTED)
+    project.start("train", lambda at: flows.train(at, RUN, order(queued=False), HOURS))
+    project.together(3600.0)
+    project.vanish(0)
+    project.together(60.0)
+    project.start("teardown", lambda at: flows.teardown(at, RUN))
+    project.together(BOOTED)
+    assert booked(project) > 3600.0
+
+
+def test_a_sweep_books_what_is_gone(project: Project) -> None:
+    """The next try waits until the killed one's TPU is gone; then the end that the killed one has noted is booked."""
+    process = run(project)
+    project.kill(process)
+    kill(project)
+    project.start("train", lambda at: flows.train(at, RUN, order(queued=False), HOURS))
+    project.together(1.0)
+    assert closed(project) == []
+    project.together(BOOTED)
+    (event,) = closed(project)
+    assert event.time_source is TimeSource.API
+    assert booked(project) == pytest.approx(project.cloud.meter.ready_seconds(event.node_id), abs=1e-3)
+    assert len(project.living()) == 1
+
+
+def test_a_sweep_books_nothing_that_stays(project: Project) -> None:
+    """A husk that is not gone when the next TPU has to be asked for keeps its record open; the teardown closes it."""
+    process = run(project)
+    project.kill(process)
+    project.fault("tpu.operation", 1, {"verb": "delete"}, action="error", code=13, after=250.0)
+    kill(project)
+    project.start("train", lambda at: flows.train(at, RUN, order(queued=False), HOURS))
+    project.together(240.0)
+    assert [one.node_id for one in project.living()] == [RUN.node_id(2)]
+    assert closed(project) == []
+
+
+@BOTH
+def test_the_reaper_books_what_is_gone_in_its_round(project: Project, queued: bool) -> None:
+    """It waits a little for what it has deleted; the record has the time of the delete, not of the look after it."""
+    process = run(project, queued)
+    project.kill(process)
+    project.states[RUN] = "failed"
+    reaper(project)
+    (event,) = closed(project)
+    assert event.end_reason is EndReason.FINISHED
+    extra = booked(project) - project.cloud.meter.ready_seconds(event.node_id)
+    assert -1e-3 <= extra <= (flows.POLL if queued else 1e-3)
+
+
+def test_the_reaper_books_what_takes_longer_in_its_next_round(project: Project) -> None:
+    """A delete that takes its time leaves the record open and the lease with the end in it until the next round."""
+    process = run(project)
+    project.kill(process)
+    project.states[RUN] = "failed"
+    project.fault("tpu.operation", 1, {"verb": "delete"}, action="error", code=13, after=200.0)
+    reaper(project)
+    assert closed(project) == []
+    assert project.lease(RUN) is not None
+    project.together(900.0)
+    reaper(project)
+    (event,) = closed(project)
+    assert event.time_source is TimeSource.OBSERVED
+    assert booked(project) >= project.cloud.meter.ready_seconds(event.node_id) > 900.0
+    assert project.lease(RUN) is None
+
+
+def test_an_end_is_kept_although_nobody_saw_it_ready(project: Project) -> None:
+    """A TPU that became READY unseen and was ended by a person is counted from its request, whoever books it."""
+    process = start(project, queued=False)
+    while not project.living():
+        project.go(process)
+    project.kill(process)
+    project.together(BOOTED)
+    kill(project)
+    project.together(60.0)
+    project.states[RUN] = "failed"
+    reaper(project)
+    (event,) = closed(project)
+    assert booked(project) >= project.cloud.meter.ready_seconds(event.node_id) > 0.0
+
+
+def test_a_lease_that_is_gone_keeps_no_end(project: Project) -> None:
+    """Without a lease the end is booked by who has brought it about: nobody could know it later."""
+    process = run(project)
+    project.kill(process)
+    del project.bucket.objects[f"trc/leases/{RUN.name}.json"]
+    kill(project)
+    (event,) = closed(project)
+    assert event.end_reason is EndReason.FINISHED
+
+
+def test_processes_end_in_an_order_of_their_own(project: Project) -> None:
+    """Kill, teardown and reaper at the same time: one end, by the API's clock."""
+    process = run(project)
+    project.kill(process)
+    held, project.states[RUN] = project.leases[-1], "failed"
+    project.start("teardown", lambda at: flows.teardown(at, RUN))
+    project.start("on_kill", lambda at: flows.kill(at, held))
+    project.start("reaper", lambda at: flows.reaper(at, project.state_of))
+    project.together(BOOTED)
+    assert project.processes == []
+    (event,) = closed(project)
+    assert event.end_reason is EndReason.FINISHED
+    metered = project.cloud.meter.ready_seconds(event.node_id)
+    assert -1e-3 <= booked(project) - metered <= flows.POLL
+
+
+# -- lists that are behind -------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_what_no_list_shows_is_adopted(project: Project, queued: bool) -> None:
+    """A try whose predecessor died right after its create finds the TPU by its name, and creates no second one."""
+    project.fault("tpu.list", 2, {"event": "create"}, seconds=600.0)
+    process = run(project, queued)
+    project.kill(process)
+    project.start("train", lambda at: flows.train(at, RUN, order(queued), HOURS))
+    project.together(60.0)
+    assert [one.node_id for one in project.living()] == [RUN.node_id(1)]
+    assert closed(project) == []
+
+
+@BOTH
+def test_what_no_list_shows_is_deleted_by_the_teardown(project: Project, queued: bool) -> None:
+    """The record leads to the TPU; it is closed when that is gone, not because no list has it."""
+    project.fault("tpu.list", 2, {"event": "create"}, seconds=3600.0)
+    process = run(project, queued)
+    project.kill(process)
+    project.start("teardown", lambda at: flows.teardown(at, RUN))
+    project.together(BOOTED)
+    assert project.living() == []
+    (event,) = closed(project)
+    assert event.end_reason is EndReason.FINISHED
+    assert booked(project) >= project.cloud.meter.ready_seconds(event.node_id) - 1e-3
+
+
+@BOTH
+def test_what_no_list_shows_is_ended_by_a_kill(project: Project, queued: bool) -> None:
+    """A person who ends a task within the lists' delay ends its TPU."""
+    project.fault("tpu.list", 2, {"event": "create"}, seconds=3600.0)
+    process = run(project, queued)
+    project.kill(process)
+    kill(project)
+    project.together(120.0)
+    assert project.living() == []
+
+
+@BOTH
+def test_the_reaper_closes_no_record_of_what_no_list_shows(project: Project, queued: bool) -> None:
+    """Neither the record nor the lease of a TPU goes while it lives unseen; the next round ends all three."""
+    project.fault("tpu.list", 2, {"event": "create"}, seconds=600.0)
+    process = run(project, queued)
+    project.kill(process)
+    project.states[RUN] = "failed"
+    reaper(project)
+    assert closed(project) == []
+    assert project.lease(RUN) is not None
+    assert "reservations" in project.bucket.objects["trc/reservations.json"][1]
+    assert RUN.digest in json.dumps(project.bucket.objects["trc/reservations.json"][1])
+    project.wait(900.0)
+    reaper(project)
+    assert project.living() == []
+    assert len(closed(project)) == 1
+
+
+@BOTH
+def test_a_ghost_is_not_adopted(project: Project, queued: bool) -> None:
+    """A TPU that lists still show as READY after somebody has deleted it is replaced, and its end is booked."""
+    process = run(project, queued)
+    project.kill(process)
+    project.fault("tpu.list", 2, {"event": "delete"}, seconds=100.0)
+    by_hand(project, queued)
+    project.together(60.0)
+    project.start("train", lambda at: flows.train(at, RUN, order(queued), HOURS))
+    project.together(2 * BOOTED)
+    assert [one.node_id for one in project.living()] == [RUN.node_id(2)]
+    assert len(closed(project)) == 1
+
+
+def test_a_ghost_prolongs_nothing(project: Project) -> None:
+    """A list that still says READY after the delete does not move the end: what is booked is the first delete."""
+    process = run(project)
+    project.kill(process)
+    project.fault("tpu.list", 1, {"event": "delete"}, seconds=200.0)
+    project.start("teardown", lambda at: flows.teardown(at, RUN))
+    project.together(2 * BOOTED)
+    (event,) = closed(project)
+    assert event.time_source is TimeSource.API
+    assert booked(project) == pytest.approx(project.cloud.meter.ready_seconds(event.node_id), abs=1e-3)
+
+
+def test_a_ghost_is_no_failure_of_the_reaper(project: Project) -> None:
+    """A round that meets what is gone already closes its record and reports no failed delete."""
+    process = run(project)
+    project.kill(process)
+    kill(project)
+    project.fault("tpu.list", 1, {"event": "delete"}, seconds=200.0)
+    project.together(60.0)
+    project.states[RUN] = "failed"
+    reaper(project)
+    (event,) = closed(project)
+    assert booked(project) == pytest.approx(project.cloud.meter.ready_seconds(event.node_id), abs=1e-3)
