@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import settings
@@ -12,6 +14,12 @@ from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_tpu.core.authorize import Permit
+    from airflow_tpu.core.lease import Lease
+    from airflow_tpu.core.walk import Choice
+    from airflow_tpu.hooks.census import Census
+    from airflow_tpu.hooks.workbench import Workbench
 
 
 class CloudTPULeaseOperator(CloudTPUBaseOperator):
@@ -34,16 +42,44 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
         census = bench.tpu.run(take_census)
         holder = _holder(context)
         lease = bench.leases.acquire(bench.key, bench.conf.zone, bench.deadline(holder.started_at or now), holder)
-        if lease.choice is not None:
-            order = bench.order(lease)
         self.log.info("lease of %s until %s: %s", lease.key.name, lease.expires_at, bench.leases.uri(bench.key))
         try:
-            self.log.info("taken from the grant: %s", order.reserve(bench.reservations, census, lease, now))
+            if lease.choice is None:
+                permit = order.reserve(bench.reservations, census, lease, now)
+            else:
+                permit = self._reserve_again(bench, census, lease)
+            self.log.info("taken from the grant: %s", permit)
         except GrantError:
             if lease.incarnation == 0:  # no TPU was ever asked for under this lease, so nobody needs it
                 bench.leases.release(bench.key)
             raise
         return {"run": lease.key.name, "expires_at": lease.expires_at.isoformat()}
+
+    def _reserve_again(self, bench: Workbench, census: Census, lease: Lease) -> Permit:
+        """Reserve for a run that has walked before: what it asked for last, or else the first of its choices with room.
+
+        What a run walks to may have been taken by others by the time a person clears it.
+
+        :raises GrantError: none has room; what is said is about the form's.
+        """
+        now, refused = dt.datetime.now(dt.UTC), list[GrantError]()
+        again = [] if census.living(lease.key) is not None else [_anew(lease, choice) for choice in bench.choices]
+        for wanted in (lease, *again):
+            try:
+                permit = bench.order(wanted).reserve(bench.reservations, census, wanted, now)
+            except GrantError as error:
+                self.log.warning("no room for %s: %s", bench.choice(wanted), error)
+                refused.append(error)
+                continue
+            if wanted is not lease:
+                bench.leases.update(lease, partial(_anew, choice=bench.choice(wanted)))
+                self.log.warning("the search for a TPU begins anew, with %s", bench.choice(wanted))
+            return permit
+        raise refused[min(1, len(again))]
+
+
+def _anew(lease: Lease, choice: Choice) -> Lease:
+    return replace(lease, choice=choice, hunt=None)
 
 
 def _holder(context: Context) -> Holder:
