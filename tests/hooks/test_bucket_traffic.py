@@ -9,8 +9,10 @@ from typing import cast
 import pytest
 from airflow.sdk import Context
 
+from airflow_tpu.core.ledger import Crossing, Opened
 from airflow_tpu.core.traffic import Below
 from airflow_tpu.errors import GrantError, GrantUnknown, GrantViolation
+from airflow_tpu.hooks.workbench import Connections, Workbench
 from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
 from tests.hooks.site import BUCKET, KEY, ZONE, Site, now
@@ -75,6 +77,19 @@ def test_accepted_traffic_stays_on_record(site: Site, bucket: Make) -> None:
     permit = CloudTPUCheckGrantOperator(task_id="task", conf={**CONF, "allow_paid_reason": "one pass"}).execute(CONTEXT)
     assert permit["paid_reason"] == "one pass"
     assert "each pass over them counts again" in permit["reasons"][0]
+
+
+async def test_accepted_traffic_is_in_the_ledger(site: Site, bucket: Make) -> None:
+    """A1: the record of the TPU names the bucket elsewhere, its place and the bytes of one pass."""
+    bucket("EUROPE-WEST4")
+    conf = {**CONF, "allow_paid_reason": "one pass"}
+    order = Workbench(KEY, Connections("google_cloud_default", "tpu_ssh_default"), conf).order()
+    async with site.client() as client:
+        await site.provisioner(client).ensure(order, site.lease())
+    (event,) = site.ledger.events(KEY)
+    assert isinstance(event, Opened)
+    assert (event.paid_reason, event.allowance) == ("one pass", "5 on-demand v2-8 devices in us-central1-f")
+    assert event.crossings == (Crossing(FAR, "EUROPE-WEST4", outward=False, size=3 * MIB),)
 
 
 def test_a_single_object_is_measured(site: Site, bucket: Make) -> None:

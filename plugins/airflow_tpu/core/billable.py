@@ -117,13 +117,15 @@ def _kept(stored: Stored | None) -> Iterable[NotFree]:
 
 
 def _accepted(rows: tuple[Row, ...]) -> Iterable[NotFree]:
-    """The TPU is covered, but somebody accepted that something around it is not: a bucket in another region."""
+    """The TPU is covered, and somebody accepted that something around it is not: what, the ledger does not say."""
+    accepted = [row for row in rows if row.covered and row.opened.paid_reason]
+    for reason in dict.fromkeys(row.opened.paid_reason for row in accepted if row.opened.crossings == ()):
+        yield NotFree("accepted around a covered TPU", None, "", None, f"accepted: {reason}")
+    # Records from before buckets elsewhere were noted: only they could be the cause, and artifacts are all they count.
     written: dict[str, int] = {}
-    for row in rows:
-        reason = row.opened.paid_reason
-        if row.covered and reason:
-            written[reason] = written.get(reason, 0) + row.artifact_bytes
+    for row in accepted:
+        if row.opened.crossings is None:
+            written[row.opened.paid_reason] = written.get(row.opened.paid_reason, 0) + row.artifact_bytes
     for reason, size in written.items():
-        # Artifacts are all that the ledger can count; what the script read is not in it.
         quantity, unit = (Decimal(size) / _GIB, "GiB or more") if size else (None, "")
         yield NotFree("traffic to a bucket in another region", quantity, unit, None, f"accepted: {reason}")

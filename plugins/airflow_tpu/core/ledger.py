@@ -42,6 +42,22 @@ class TimeSource(enum.StrEnum):
 
 
 @dataclass(frozen=True)
+class Crossing:
+    """A bucket of a run that is not known to be in the TPU's region, so that the way to it is billed.
+
+    :param uri: what the run names.
+    :param location: of its bucket, in capitals; empty if it may not be read.
+    :param outward: the TPU writes there; False if it reads.
+    :param size: bytes below the URI when the TPU was asked for, None if they were not all counted.
+    """
+
+    uri: str
+    location: str
+    outward: bool
+    size: int | None = None
+
+
+@dataclass(frozen=True)
 class Opened:
     """A TPU is about to be asked for.
 
@@ -53,6 +69,7 @@ class Opened:
     :param allowance: the row of the grant that covers it, None when none does.
     :param paid_reason: why somebody accepted that it is not free, empty when it is covered.
     :param requested_at: aware instant just before the call.
+    :param crossings: its buckets elsewhere; None in a record from before they were noted.
     """
 
     node_id: str
@@ -69,6 +86,7 @@ class Opened:
     allowance: str | None
     paid_reason: str
     requested_at: datetime
+    crossings: tuple[Crossing, ...] | None = None
 
     @property
     def path(self) -> str:
@@ -90,7 +108,10 @@ class Opened:
         :raises LedgerError: if the object is of another version or damaged.
         """
         with _damage_named(data):
-            return cls(**_fields("opened", data, ("requested_at",), {"tier": Tier}))
+            fields = _fields("opened", data, ("requested_at",), {"tier": Tier})
+            crossings = fields.pop("crossings", None)
+            noted = None if crossings is None else tuple(Crossing(**crossing) for crossing in crossings)
+            return cls(**fields, crossings=noted)
 
 
 @dataclass(frozen=True)

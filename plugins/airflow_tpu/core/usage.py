@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from airflow_tpu.core.billable import NotFree, Stored, not_free
 from airflow_tpu.core.catalogue import Catalogue, Price
+from airflow_tpu.core.crossing import across_regions
 from airflow_tpu.core.incarnation import RUNNING, Row, row_of
 from airflow_tpu.core.ledger import Closed, Opened
 from airflow_tpu.errors import LedgerError
@@ -86,7 +87,7 @@ def fold(events: Iterable[Opened | Closed], catalogue: Catalogue, now: datetime,
     """Add up a ledger.
 
     :param events: in any order; a repeated one counts once.
-    :param catalogue: gives the list prices.
+    :param catalogue: gives the list prices and the rates of traffic between regions.
     :param now: aware instant up to which a running incarnation counts.
     :param stored: adds what the bucket keeps to what is not free.
     :raises LedgerError: if a *closed* has no *opened*: part of the ledger is missing, so no sum would be honest.
@@ -103,7 +104,7 @@ def fold(events: Iterable[Opened | Closed], catalogue: Catalogue, now: datetime,
         by_allowance=_grouped((row.opened.allowance or NOT_COVERED, row.chip_hours, row.price) for row in rows),
         by_dag=_grouped((row.opened.dag_id, row.chip_hours, row.price) for row in rows),
         by_day=_grouped((day, hours, row.price) for row in rows for day, hours in row.days()),
-        not_free=not_free(rows, stored),
+        not_free=(*not_free(rows, stored), *across_regions(rows, catalogue.transfer)),
         now=now,
     )
 

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_tpu.core.authorize import Request, authorize
+from airflow_tpu.core.crossing import crossings
 from airflow_tpu.core.ledger import Opened
 from airflow_tpu.core.names import incarnation_of, labels, token_of
 from airflow_tpu.core.reservations import NOTHING, Reservation, Reservations
@@ -63,6 +64,7 @@ class Order:
     :param project_number: number of the project that holds the grant's bucket, None where it may not be read.
     :param below: how much lies below each URI whose bucket is elsewhere, None where it could not be counted.
     :param rates: what a GiB costs between continents; a pair that is missing is unknown.
+    :param artifacts_uri: which of the ``gs://`` arguments is written to.
     """
 
     spec: TPUSpec
@@ -74,6 +76,7 @@ class Order:
     project_number: str | None = None
     below: Mapping[str, Below | None] = field(default_factory=dict)
     rates: Rates = field(default_factory=dict)
+    artifacts_uri: str = ""
 
     def request(self, key: RunKey, planned_end: dt.datetime) -> Request:
         """What the grant is asked for."""
@@ -322,4 +325,5 @@ def _opened(order: Order, permit: Permit, lease: Lease, now: dt.datetime) -> Ope
         allowance=permit.allowance_text,
         paid_reason=permit.paid_reason,
         requested_at=now,
+        crossings=crossings(order.bucket_locations, order.below, spec.zone, order.artifacts_uri),
     )

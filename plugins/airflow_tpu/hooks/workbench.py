@@ -194,6 +194,7 @@ class Workbench:
             project_number=self.storage.project_number(self.grant.bucket),
             below=amounts_elsewhere(self.storage, locations, spec.region),
             rates=self.catalogue.transfer,
+            artifacts_uri=self.conf.artifacts_uri,
         )
 
     def usage(self, now: dt.datetime) -> Usage:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from airflow_tpu.core.ledger import Closed, EndReason, Opened
+from airflow_tpu.core.ledger import Closed, Crossing, EndReason, Opened
 from airflow_tpu.core.tpu import Tier
 
 ASKED = datetime(2026, 11, 27, 12, tzinfo=UTC)
@@ -48,6 +48,15 @@ def closed(node_id: str = NODE, minutes: float = 90, reason: EndReason = EndReas
 PLACES = (("v2-8", "us-central1-f"), ("v5litepod-8", "europe-west4-b"), ("v3-8", "us-east1-d"), ("v9-8", "nowhere1-a"))
 
 
+crossings = st.builds(
+    Crossing,
+    st.sampled_from(["gs://far-away/data", "gs://far-away/runs"]),
+    st.sampled_from(["EUROPE-WEST4", "US", "ME-WEST1", ""]),
+    st.booleans(),
+    st.none() | st.integers(0, 10**15),
+)
+
+
 @st.composite
 def incarnations(draw: st.DrawFn, number: int) -> list[Opened | Closed]:
     """The events of one incarnation, anything that the ledger may hold."""
@@ -65,6 +74,7 @@ def incarnations(draw: st.DrawFn, number: int) -> list[Opened | Closed]:
         allowance=draw(st.sampled_from([None, ROW])),
         paid_reason=draw(st.sampled_from(["", "deadline", "the bucket is in the EU"])),
         requested_at=asked,
+        crossings=draw(st.none() | st.lists(crossings, max_size=2).map(tuple)),
     )
     if draw(st.booleans()):
         return [event]

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from airflow_tpu.core.ledger import Closed, EndReason, Opened, TimeSource, read_event
+from airflow_tpu.core.ledger import Closed, Crossing, EndReason, Opened, TimeSource, read_event
 from airflow_tpu.core.tpu import Tier
 from airflow_tpu.errors import LedgerError
 from tests.unit.core.made_ledger import ASKED, closed, opened
@@ -18,6 +18,7 @@ OPENED = opened(
     tier=Tier.SPOT,
     provisioning="queued-resource",
     allowance="100 spot v2-8 devices in us-central1-f",
+    crossings=(Crossing("gs://far-away/runs", "EUROPE-WEST4", outward=True), Crossing("gs://a/b", "", False, 7)),
 )
 CLOSED = closed(
     minutes=12.000001,
@@ -38,10 +39,13 @@ def test_events_are_read_back(event: Opened | Closed) -> None:
 
 
 def test_an_older_object_is_read() -> None:
-    """An end that was written before lost work was recorded has lost nothing that anybody knows of."""
+    """An end from before lost work was recorded has lost nothing that anybody knows of, a beginning no bucket known."""
     data = closed().to_json()
     del data["lost_seconds"]
     assert Closed.from_json(data) == closed()
+    earlier = OPENED.to_json()
+    del earlier["crossings"]
+    assert Opened.from_json(earlier) == replace(OPENED, crossings=None)
 
 
 def test_a_repeated_write_is_the_same_object() -> None:
@@ -71,6 +75,7 @@ def test_paths_are_derived_from_the_node() -> None:
         OPENED.to_bytes().replace(b'"version":1', b'"version":2'),
         OPENED.to_bytes().replace(b'"spot"', b'"sport"'),
         OPENED.to_bytes().replace(b"+00:00", b""),
+        OPENED.to_bytes().replace(b'"outward"', b'"inward"'),
         CLOSED.to_bytes().replace(b'"preempted"', b'"gone"'),
         CLOSED.to_bytes().replace(b'"time_source"', b'"source"'),
     ],
