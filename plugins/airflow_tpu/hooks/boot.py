@@ -28,7 +28,7 @@ from airflow_tpu.errors import (
 )
 from airflow_tpu.hooks.run import RunSession
 from airflow_tpu.hooks.ssh_connect import Login, Timing, WorkerAddress
-from airflow_tpu.hooks.waits import Arrival, Pace, Patience, until_ready
+from airflow_tpu.hooks.waits import Arrival, Illness, Pace, Patience, until_ready
 
 if TYPE_CHECKING:
     from airflow_tpu.core.tpu import TPUView
@@ -63,15 +63,18 @@ class Access:
     options: ConnectionOptions
 
 
-async def arrive(client: TPUClient, target: Target, access: Access, pace: Pace) -> tuple[Arrival, list[WorkerAddress]]:
+async def arrive(
+    client: TPUClient, target: Target, access: Access, pace: Pace, illness: Illness | None = None
+) -> tuple[Arrival, list[WorkerAddress]]:
     """Wait until the TPU is READY and every worker has run a command.
 
+    :param illness: what an earlier wait has seen of the node; what this one sees is entered.
     :return: the arrival, and the address of each worker with its pinned host key.
     :raises CloudError: it failed to come up, or was lost meanwhile.
     :raises HostLost: it is READY, and nothing answers there within the boot window.
     :raises RemoteError: it answers and lets nobody in.
     """
-    arrival = await until_ready(client, target, pace)
+    arrival = await until_ready(client, target, pace, illness)
     addresses = await worker_addresses(client, arrival.view, access.options)
     window_ends = min(pace.until, dt.datetime.now(dt.UTC) + BOOT_WINDOW)
     boot = Pace(min(_PAUSE, pace.poll), window_ends)

@@ -123,12 +123,32 @@ class Patience:
             self._said = (what, now)
 
 
-async def until_ready(client: TPUClient, target: Target, pace: Pace) -> Arrival:
+@dataclass
+class Illness:
+    """How long a node has not been well, whoever waits for it: a wait that changes hands must not count anew.
+
+    :param since: epoch of the first look in a row at which it was not, 0 while it is.
+    """
+
+    since: float = 0.0
+
+    def lasts(self, sick: bool, at: dt.datetime) -> float:
+        """Seconds, after one more look.
+
+        :param sick: what was seen.
+        :param at: when.
+        """
+        self.since = (self.since or at.timestamp()) if sick else 0.0
+        return at.timestamp() - self.since if sick else 0.0
+
+
+async def until_ready(client: TPUClient, target: Target, pace: Pace, illness: Illness | None = None) -> Arrival:
     """Wait until the node is READY and healthy.
 
     :param client: the Cloud TPU API.
     :param target: what was asked for.
     :param pace: how often to look, when to give up.
+    :param illness: what an earlier wait has seen; what this one sees is entered.
     :raises CloudError: the operation or the queued resource failed, or the TPU was lost.
     :raises HostLost: it has been there for too long without being well.
     :raises WindowClosed: the TPU was wanted earlier, or not at all.
@@ -137,7 +157,7 @@ async def until_ready(client: TPUClient, target: Target, pace: Pace) -> Arrival:
     patience = Patience(pace, client.clock)
     look = _Look(client, target, Fresh.from_now(pace.poll * _YOUNG))
     not_ready_at: dt.datetime | None = None
-    well_at = client.clock.now()
+    illness = illness or Illness()
     while True:
         looked_at = client.clock.now()
         try:
@@ -152,9 +172,7 @@ async def until_ready(client: TPUClient, target: Target, pace: Pace) -> Arrival:
             # once (adopted), before it was created: counted from there it is never too little.
             return look.arrival(verdict.ready, not_ready_at or verdict.ready.created_at or looked_at)
         not_ready_at = looked_at
-        if not verdict.sick:
-            well_at = looked_at
-        elif (looked_at - well_at).total_seconds() >= pace.sick:
+        if illness.lasts(verdict.sick, looked_at) >= pace.sick:
             raise HostLost(f"gave up waiting for the {verdict.waiting_for} after {pace.sick:.0f} s: it is replaced.")
         await patience.for_(verdict.waiting_for)
 

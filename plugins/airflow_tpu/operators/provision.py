@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from airflow_tpu.core.lease import Lease
     from airflow_tpu.hooks.hunt import Step
     from airflow_tpu.hooks.provision import Target
-    from airflow_tpu.hooks.waits import Arrival
+    from airflow_tpu.hooks.waits import Arrival, Illness
     from airflow_tpu.hooks.workbench import Workbench
 
 _QUICK_POLL = 1.0
@@ -61,6 +61,8 @@ class CloudTPUProvisionOperator(FencedOperator):
     A run whose window (``start_within_hours``) closes before its first TPU was READY gives back what it asked for and
     is skipped.
     """
+
+    _illness: Illness  # what this task has seen of a node that is not well; its trigger goes on counting from there
 
     def execute(self, context: Context) -> Any:
         """Adopt or create the TPU; wait for it."""
@@ -161,16 +163,17 @@ class CloudTPUProvisionOperator(FencedOperator):
     async def _provision(self, bench: Workbench, lease: Lease, order: Any) -> tuple[Target, Arrival | None]:
         from airflow_tpu.hooks.boot import arrive
         from airflow_tpu.hooks.provision import Provisioner
-        from airflow_tpu.hooks.waits import Pace, within
+        from airflow_tpu.hooks.waits import Illness, Pace, within
 
         access = bench.access
         async with bench.tpu.client() as client:
             with phase(self.log, "Ask for the TPU"):
                 target = await Provisioner(client, bench.leases, bench.ledger).ensure(order, lease)
-            self._since = dt.datetime.now(dt.UTC)
+            self._since, self._illness = dt.datetime.now(dt.UTC), Illness()
             poll = min(_QUICK_POLL, self.poll_interval)
             pace = Pace(poll, lease.expires_at, self._since, bench.closes(lease))
-            found = await within(self.inline_seconds(lease.expires_at), arrive(client, target, access, pace))
+            arriving = arrive(client, target, access, pace, self._illness)
+            found = await within(self.inline_seconds(lease.expires_at), arriving)
         return target, found[0] if found is not None else None
 
     def _defer_until_ready(self, bench: Workbench, lease: Lease, target: Target) -> NoReturn:
@@ -180,7 +183,7 @@ class CloudTPUProvisionOperator(FencedOperator):
         until = min(watch.deadline, watch.closing or watch.deadline)
         self.log.info("%s is not ready yet; waiting in the triggerer until %s", target.node_id, until)
         self.defer(
-            trigger=CloudTPUReadyTrigger(watch=watch.to_json(), target=target.to_json()),
+            trigger=CloudTPUReadyTrigger(watch.to_json(), target.to_json(), self._illness.since),
             method_name="execute_ready",
         )
 

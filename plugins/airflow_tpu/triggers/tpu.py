@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_tpu.hooks.provision import Target
-from airflow_tpu.hooks.waits import Pace
+from airflow_tpu.hooks.waits import Illness, Pace
 from airflow_tpu.triggers.base import CloudTPUBaseTrigger
 
 
@@ -15,15 +15,19 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
 
     :param watch: JSON of :class:`airflow_tpu.core.watch.Watch`.
     :param target: JSON of :class:`airflow_tpu.hooks.provision.Target`.
+    :param sick_since: epoch since which the node has not been well, 0 while it is or is not there yet.
     """
 
-    def __init__(self, watch: Mapping[str, Any], target: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(
+        self, watch: Mapping[str, Any], target: Mapping[str, Any], sick_since: float = 0.0, **kwargs: Any
+    ) -> None:
         super().__init__(watch, **kwargs)
         self.target = Target(**target)
+        self.sick_since = sick_since
 
     def carried(self) -> dict[str, Any]:
-        """The target."""
-        return {"target": self.target.to_json()}
+        """The target, and what the task has seen of it."""
+        return {"target": self.target.to_json(), "sick_since": self.sick_since}
 
     async def outcome(self) -> dict[str, Any]:
         """The instant it became READY, and whose clock that is."""
@@ -32,7 +36,7 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
         access = await self.access()
         async with await self.hook().client() as client:
             pace = Pace(self.watch.poll, self.watch.deadline, self.watch.began, self.watch.closing)
-            arrival, _ = await arrive(client, self.target, access, pace)
+            arrival, _ = await arrive(client, self.target, access, pace, Illness(self.sick_since))
         return {
             "status": "ready",
             "node": arrival.view.name,
