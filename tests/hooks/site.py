@@ -6,41 +6,63 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+from airflow.sdk import Context
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import tpu_v2
 
 from airflow_tpu.core.catalogue import Catalogue
 from airflow_tpu.core.grant import Grant
+from airflow_tpu.core.grant_file import DEFAULT_PREFIX
 from airflow_tpu.core.lease import Lease
-from airflow_tpu.core.names import RunKey
+from airflow_tpu.core.names import RunKey, labels
 from airflow_tpu.core.tpu import Tier, TPUSpec
 from airflow_tpu.hooks.artifacts import ArtifactsHook
 from airflow_tpu.hooks.boot import Access
+from airflow_tpu.hooks.census import take_census
 from airflow_tpu.hooks.connection import ConnectionOptions
 from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.ledger import LedgerStore
 from airflow_tpu.hooks.login import public_key_line
-from airflow_tpu.hooks.provision import Order, Provisioner
+from airflow_tpu.hooks.provision import Order, Provisioner, Target
+from airflow_tpu.hooks.reservations import ReservationStore
 from airflow_tpu.hooks.ssh_connect import Login
 from airflow_tpu.hooks.tpu_calls import CallTiming
 from airflow_tpu.hooks.tpu_client import APIEndpoint, TPUClient
+from airflow_tpu.hooks.tpu_wire import Stamp
 from airflow_tpu.hooks.waits import Pace
 from localcloud.testing import BackgroundCloud, eventually
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 BUCKET = "trc-local"
-ROOT = f"gs://{BUCKET}/trc"
+ROOT = f"gs://{BUCKET}/{DEFAULT_PREFIX}"
+"""Where the grant of the local cloud puts its stores: a test and the tasks it runs see the same ones."""
+
 ZONE = "us-central1-f"
 PARENT = f"projects/local-project/locations/{ZONE}"
 KEY = RunKey("tpu_train", "manual__2026-01-01T00:00:00+00:00")
 QUICK = CallTiming(answer=1.0, retry=3.0, pause=0.02)
+FORM = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
+"""The least that a person has to ask for."""
+
+STARTED = dt.datetime.now(dt.UTC)
+"""When the DAG run of every test began."""
 
 
 def now() -> dt.datetime:
     """This moment, as an aware instant."""
     return dt.datetime.now(dt.UTC)
+
+
+def context(key: RunKey = KEY, **more: Any) -> Context:
+    """As much of Airflow's context as the tasks look at."""
+    instance = SimpleNamespace(
+        dag_id=key.dag_id, run_id=key.run_id, map_index=key.map_index, xcom_push=lambda **_: None
+    )
+    dag_run = SimpleNamespace(start_date=STARTED, clear_number=0)
+    return cast(Context, {"ti": instance, "dag_run": dag_run, **more})
 
 
 def pace(seconds: float = 20.0) -> Pace:
@@ -74,6 +96,11 @@ class Site:
         return LedgerStore(self.storage, ROOT)
 
     @property
+    def reservations(self) -> ReservationStore:
+        """What runs have taken from the grant."""
+        return ReservationStore(self.storage, ROOT)
+
+    @property
     def access(self) -> Access:
         """How to log in to the TPU VMs."""
         return Access(self.login, ConnectionOptions(ssh_port=self.cloud.endpoints.ssh_port))
@@ -97,6 +124,17 @@ class Site:
         kind = Catalogue.load(INCLUDE / "catalogue").types[fields["accelerator_type"]]
         spec = TPUSpec("local-project", runtime_version=kind.default_runtime, queued=queued, **fields)
         return Order(spec, kind, self.grant, {}, "", public_key_line(self.login))
+
+    async def ensure(self, client: TPUClient, queued: bool = False, key: RunKey = KEY) -> Target:
+        """Take the lease and ensure its TPU, as the first task of an attempt does."""
+        return await self.provisioner(client).ensure(self.order(queued), self.lease(key))
+
+    async def create(self, client: TPUClient, queued: bool = False, node_id: str = "n-1") -> str:
+        """Ask for one TPU with everything that marks it as ours, past lease and ledger; returns the operation."""
+        order, lease = self.order(queued), self.lease()
+        permit = order.permit(await take_census(client), lease, now())
+        stamp = Stamp(node_id, labels(KEY, lease.stamp), order.ssh_keys, "6f1f8b2e-6d0b-4b43-9f6f-1f4a3c8f6a11")
+        return await client.create(order.spec, stamp, permit)
 
     def foreign_node(self, node_id: str, labels: Mapping[str, str] | None = None) -> None:
         """Create a node as somebody else would, without our client."""

@@ -9,7 +9,6 @@ import pytest
 
 from airflow_tpu.errors import HostKeyMismatch, HostLost, LoginRefused, TPUPreempted, TPUVanished
 from airflow_tpu.hooks.boot import Access, arrive, lost_state
-from airflow_tpu.hooks.provision import Target
 from airflow_tpu.hooks.ssh_connect import Login
 from airflow_tpu.hooks.tpu_client import TPUClient
 from airflow_tpu.hooks.waits import until_ready
@@ -18,11 +17,6 @@ from tests.hooks.site import KEY, PARENT, Site, pace
 
 NODE_ID = KEY.node_id(1)
 NODE = f"{PARENT}/nodes/{NODE_ID}"
-
-
-async def ensure(site: Site, client: TPUClient) -> Target:
-    """Ask for the TPU of the run, directly."""
-    return await site.provisioner(client).ensure(site.order(), site.lease())
 
 
 async def states(site: Site) -> dict[str, str]:
@@ -37,7 +31,7 @@ def said(caplog: pytest.LogCaptureFixture, words: str) -> bool:
 
 async def test_arrives_when_a_command_has_run(site: Site, client: TPUClient) -> None:
     """The worker's address carries the connection's port and the host key that the API publishes."""
-    arrival, (address,) = await arrive(client, await ensure(site, client), site.access, pace())
+    arrival, (address,) = await arrive(client, await site.ensure(client), site.access, pace())
     assert arrival.view.node_id == NODE_ID
     assert address.port == site.cloud.endpoints.ssh_port
     assert address.host_key == (await client.host_keys(NODE))[0]
@@ -50,7 +44,7 @@ async def test_late_sshd_or_key_is_waited_for(
     """Connections refused and keys denied right after READY are normal, and said."""
     caplog.set_level(logging.INFO, "airflow_tpu")
     site.cloud.add_fault("vm.ssh", **late)
-    arrival, _ = await arrive(client, await ensure(site, client), site.access, pace())
+    arrival, _ = await arrive(client, await site.ensure(client), site.access, pace())
     assert arrival.view.node_id == NODE_ID
     assert said(caplog, "is not reachable yet")
     assert site.cloud.cloud.faults.unused() == []
@@ -59,7 +53,7 @@ async def test_late_sshd_or_key_is_waited_for(
 async def test_ready_and_never_reachable_is_named(site: Site, client: TPUClient) -> None:
     """When the window has closed on a READY node it counts as lost, and the error has the text of the last try."""
     site.cloud.add_fault("vm.ssh", refuse_seconds=600)
-    target = await ensure(site, client)
+    target = await site.ensure(client)
     await until_ready(client, target, pace())
     with pytest.raises(HostLost, match="refuses connections"):
         await arrive(client, target, site.access, pace(0.3))
@@ -67,7 +61,7 @@ async def test_ready_and_never_reachable_is_named(site: Site, client: TPUClient)
 
 async def test_wrong_user_is_refused_to_the_last(site: Site, client: TPUClient) -> None:
     """A key that the metadata do not hold stays refused, and the text names OS Login."""
-    target = await ensure(site, client)
+    target = await site.ensure(client)
     await until_ready(client, target, pace())
     stranger = Access(Login("stranger", site.login.private_key), site.access.options)
     with pytest.raises(LoginRefused, match="OS Login"):
@@ -79,13 +73,13 @@ async def test_preempted_while_booting_is_a_preemption(site: Site, client: TPUCl
     site.cloud.add_fault("vm.ssh", refuse_seconds=600)
     site.cloud.add_fault("node.timeline", preempt_after=0.6)
     with pytest.raises(TPUPreempted, match="PREEMPTED"):
-        await arrive(client, await ensure(site, client), site.access, pace())
+        await arrive(client, await site.ensure(client), site.access, pace())
     assert site.cloud.cloud.faults.unused() == []
 
 
 async def test_other_host_key_than_published_is_refused(site: Site, client: TPUClient) -> None:
     """A worker that shows another key than the API publishes gets no login and no second chance."""
-    target = await ensure(site, client)
+    target = await site.ensure(client)
     await until_ready(client, target, pace())
     crew = site.cloud.call(lambda: site.cloud.cloud.fleet.crew(NODE))
     assert crew is not None
@@ -100,14 +94,14 @@ async def test_unpublished_host_key_is_trusted_once_and_said(
     """Without a published key the first one shown is taken for this incarnation; the log says so."""
     text = 'The "GuestAttributes" value "hostkeys/" was not found.'
     site.cloud.add_fault("tpu.call", {"method": "GetGuestAttributes"}, action="error", code=5, message=text)
-    _, (address,) = await arrive(client, await ensure(site, client), site.access, pace())
+    _, (address,) = await arrive(client, await site.ensure(client), site.access, pace())
     assert address.host_key is None
     assert said(caplog, "publishes no host key")
 
 
 async def test_state_of_a_lost_node(site: Site, client: TPUClient) -> None:
     """Alive is None; preempted, being deleted and unknown are three ways of being lost."""
-    target = await ensure(site, client)
+    target = await site.ensure(client)
     await until_ready(client, target, pace())
     assert await lost_state(client, NODE) is None
     site.cloud.preempt(NODE_ID)
@@ -119,7 +113,7 @@ async def test_state_of_a_lost_node(site: Site, client: TPUClient) -> None:
 
 async def test_api_that_stumbles_says_nothing_about_a_node(site: Site, client: TPUClient) -> None:
     """Neither an outage nor a rate limit is taken for a lost TPU."""
-    target = await ensure(site, client)
+    target = await site.ensure(client)
     await until_ready(client, target, pace())
     site.cloud.add_fault("tpu.call", {"method": "GetNode"}, action="error", code=8, reason="RATE_LIMIT_EXCEEDED")
     assert await lost_state(client, NODE) is None

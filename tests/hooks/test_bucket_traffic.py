@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
-from airflow.sdk import Context
 
 from airflow_tpu.core.ledger import Crossing, Opened
 from airflow_tpu.core.traffic import Below
@@ -15,20 +12,11 @@ from airflow_tpu.errors import GrantError, GrantUnknown, GrantViolation
 from airflow_tpu.hooks.workbench import Connections, Workbench
 from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
-from tests.hooks.site import BUCKET, KEY, ZONE, Site, now
+from tests.hooks.site import BUCKET, FORM, KEY, Site, context
 
 FAR = "gs://far-away/images"
 MIB = 1024**2
-CONF = {
-    "script": "hello.py",
-    "accelerator_type": "v2-8",
-    "zone": ZONE,
-    "tier": "on-demand",
-    "artifacts_uri": f"gs://{BUCKET}/runs",
-    "data_uri": FAR,
-}
-INSTANCE = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1)
-CONTEXT = cast(Context, {"ti": INSTANCE, "dag_run": SimpleNamespace(start_date=now(), clear_number=0)})
+CONF = {**FORM, "tier": "on-demand", "data_uri": FAR}
 
 Make = Callable[[str], None]
 
@@ -50,7 +38,7 @@ def refusal(site: Site, **conf: str) -> GrantError:
     texts = []
     for task in (CloudTPUCheckGrantOperator, CloudTPULeaseOperator):
         with pytest.raises(GrantError) as caught:
-            task(task_id="task", conf={**CONF, **conf}).execute(CONTEXT)
+            task(task_id="task", conf={**CONF, **conf}).execute(context())
         texts.append(str(caught.value))
     assert texts[0] == texts[1]
     assert site.calls("CreateNode") == site.calls("CreateQueuedResource") == []
@@ -74,7 +62,9 @@ def test_data_in_another_region(site: Site, bucket: Make) -> None:
 def test_accepted_traffic_stays_on_record(site: Site, bucket: Make) -> None:
     """A1: somebody who accepts the traffic gets a permit that still says how much it is."""
     bucket("EUROPE-WEST4")
-    permit = CloudTPUCheckGrantOperator(task_id="task", conf={**CONF, "allow_paid_reason": "one pass"}).execute(CONTEXT)
+    permit = CloudTPUCheckGrantOperator(task_id="task", conf={**CONF, "allow_paid_reason": "one pass"}).execute(
+        context()
+    )
     assert permit["paid_reason"] == "one pass"
     assert "each pass over them counts again" in permit["reasons"][0]
 

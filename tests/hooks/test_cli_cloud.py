@@ -14,7 +14,6 @@ from airflow_tpu.cli.main import main
 from airflow_tpu.core.ledger import Closed, EndReason, Opened
 from airflow_tpu.core.names import RunKey
 from airflow_tpu.core.tpu import Tier
-from airflow_tpu.hooks.grant import store_root
 from airflow_tpu.hooks.ledger import LedgerStore
 from tests.hooks.site import Site
 
@@ -25,7 +24,7 @@ RUNS = [RunKey("tpu_train", "manual__1"), RunKey("tpu_train", "manual__2"), RunK
 @pytest.fixture
 def ledger(site: Site) -> LedgerStore:
     """Three runs of an hour each, an hour apart, the second one paid; all of them over."""
-    store = LedgerStore(site.storage, store_root(site.grant))
+    store = site.ledger
     for number, key in enumerate(RUNS):
         begin = FIRST + dt.timedelta(hours=number)
         covered = None if number == 1 else "5 on-demand v2-8 devices in us-central1-f"

@@ -7,9 +7,6 @@ import datetime as dt
 import pytest
 
 from airflow_tpu.deadlines import LADDER, SLACK, deadline_alerts, end_overdue
-from airflow_tpu.hooks.grant import load_grant, store_root
-from airflow_tpu.hooks.lease import LeaseStore
-from airflow_tpu.hooks.provision import Provisioner
 from airflow_tpu.hooks.tpu_client import TPUClient
 from airflow_tpu.hooks.waits import until_ready
 from localcloud.testing import eventually
@@ -27,11 +24,8 @@ def context() -> dict[str, object]:
 
 async def start(site: Site, client: TPUClient, expires_at: dt.datetime) -> None:
     """A READY TPU of the run, with a lease that ends then."""
-    stores = LeaseStore(site.storage, store_root(load_grant()))
-    lease = stores.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
-    target = await Provisioner(client, stores, site.ledger).ensure(site.order(), lease)
-    await until_ready(client, target, pace())
-    stores.acquire(KEY, ZONE, expires_at)
+    await until_ready(client, await site.ensure(client), pace())
+    site.leases.acquire(KEY, ZONE, expires_at)
 
 
 async def test_overdue_run_loses_its_tpu(site: Site, client: TPUClient) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import datetime as dt
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from airflow.sdk import Context
 
+from airflow_tpu.core.authorize import Permit
+from airflow_tpu.core.conf import RunConf
 from airflow_tpu.core.lease import Lease
 from airflow_tpu.core.names import RunKey
+from airflow_tpu.core.reservations import Reservation
+from airflow_tpu.core.tpu import Tier
+from airflow_tpu.core.walk import Choice, Hunt
 from airflow_tpu.errors import GrantError, GrantViolation, LeaseLost
 from airflow_tpu.hooks.census import Census
-from airflow_tpu.hooks.grant import store_root
+from airflow_tpu.hooks.grant import load_catalogue
 from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.reservations import ReservationStore
 from airflow_tpu.operators.base import CloudTPUBaseOperator
@@ -23,52 +26,34 @@ from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
 from airflow_tpu.operators.reaper import CloudTPUReaperOperator
 from airflow_tpu.operators.tpu import CloudTPUDeleteOperator
-from tests.hooks.site import BUCKET, Site, now
+from tests.hooks.site import BUCKET, FORM, Site, context, now
 
-CONF = {
-    "script": "hello.py",
-    "accelerator_type": "v2-8",
-    "zone": "us-central1-f",
-    "tier": "on-demand",
-    "artifacts_uri": f"gs://{BUCKET}/runs",
-}
 KEYS = [RunKey("tpu_train", f"run {number}") for number in range(6)]
 
 Run = Callable[..., Any]
 
 
-STARTED = now()
-
-
-def context_of(key: RunKey) -> Context:
-    """As much of Airflow's context as the tasks look at."""
-    instance = SimpleNamespace(dag_id=key.dag_id, run_id=key.run_id, map_index=key.map_index)
-    return cast(Context, {"ti": instance, "dag_run": SimpleNamespace(start_date=STARTED, clear_number=0)})
-
-
 @pytest.fixture
-def run(site: Site, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(site: Site) -> Run:
     """Execute one task of one DAG run, as a worker does."""
-    ssh = {"conn_type": "ssh", "login": site.login.user, "extra": {"private_key": site.login.private_key}}
-    monkeypatch.setenv("AIRFLOW_CONN_TPU_SSH_DEFAULT", json.dumps(ssh))
 
     def execute(operator: type[CloudTPUBaseOperator], key: RunKey, **conf: Any) -> Any:
-        task = operator(task_id="task", conf={**CONF, **conf}, poll_interval=0.1)
-        return task.execute(context_of(key))
+        task = operator(task_id="task", conf={**FORM, "tier": "on-demand", **conf}, poll_interval=0.1)
+        return task.execute(context(key))
 
     return execute
 
 
 @pytest.fixture
 def leases(site: Site) -> LeaseStore:
-    """Leases of the grant that the tasks load."""
-    return LeaseStore(site.storage, store_root(site.grant))
+    """Leases of the grant."""
+    return site.leases
 
 
 @pytest.fixture
 def reservations(site: Site) -> ReservationStore:
-    """Reservations of the same grant."""
-    return ReservationStore(site.storage, store_root(site.grant))
+    """Reservations of the grant."""
+    return site.reservations
 
 
 def test_chips_are_taken_with_the_lease(run: Run, leases: LeaseStore, reservations: ReservationStore) -> None:
@@ -115,7 +100,7 @@ def test_reaper_gives_back_what_nobody_holds_a_lease_for(run: Run, leases: Lease
     """A reservation whose lease is gone, as after a crash in between, is free after the reaper's next round."""
     run(CloudTPULeaseOperator, KEYS[0])
     leases.release(KEYS[0])
-    reaped = CloudTPUReaperOperator(task_id="reap").execute(context_of(KEYS[1]))
+    reaped = CloudTPUReaperOperator(task_id="reap").execute(context(KEYS[1]))
     assert reaped["released"] == [KEYS[0].name]
     assert run(CloudTPULeaseOperator, KEYS[5])["run"] == KEYS[5].name
 
@@ -135,3 +120,58 @@ def test_unreadable_number_is_not_held_against_the_run(run: Run, site: Site) -> 
     site.cloud.cloud.faults.add({"point": "gcs.request", "after": 1, **fault})  # the first look is for the location
     assert run(CloudTPUCheckGrantOperator, KEYS[0])["reasons"] == []
     assert site.cloud.cloud.faults.unused() == []
+
+
+WALKED = Choice("us-central1-a", "v5litepod-4", "v2-alpha-tpuv5-lite", Tier.SPOT)
+"""Where a run has got to that has found no capacity anywhere else."""
+
+
+def walked(run: Run, leases: LeaseStore) -> None:
+    """A run that has tried all its choices, and asks for the last."""
+    run(CloudTPULeaseOperator, KEYS[0], tier="spot", on_stock_out="walk")
+    tried = Hunt(now(), 1, (Choice.asked(RunConf.parse({**FORM, "tier": "spot"}, load_catalogue())), WALKED))
+    leases.update(leases.read(KEYS[0]), lambda lease: replace(lease.next_incarnation(), choice=WALKED, hunt=tried))
+
+
+def use_up_what_it_walked_to(reservations: ReservationStore) -> None:
+    """Others take all chips of that row."""
+    others = Reservation("others", "others", "v5litepod-64", Tier.SPOT, WALKED.zone, 64, now() + dt.timedelta(hours=1))
+    reservations.take(others, lambda _: cast(Permit, None))
+
+
+def test_cleared_run_begins_its_search_anew(
+    run: Run, leases: LeaseStore, reservations: ReservationStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A run whose last choice others have used up meanwhile asks for its first choice again, and says so."""
+    walked(run, leases)
+    use_up_what_it_walked_to(reservations)
+    run(CloudTPULeaseOperator, KEYS[0], tier="spot", on_stock_out="walk")
+    lease = leases.read(KEYS[0])
+    assert lease.choice is not None
+    assert (lease.choice.zone, lease.choice.accelerator_type, lease.hunt) == ("us-central1-f", "v2-8", None)
+    (mine,) = [entry for entry in reservations.read().entries if entry.run == KEYS[0].name]
+    assert (mine.zone, mine.accelerator_type) == ("us-central1-f", "v2-8")
+    assert "begins anew, with spot v2-8 in us-central1-f" in capfd.readouterr().out
+
+
+def test_cleared_run_goes_on_where_its_search_was(run: Run, leases: LeaseStore) -> None:
+    """As long as the grant has room for what a run asked for last, a clear changes neither that nor its search."""
+    walked(run, leases)
+    before = leases.read(KEYS[0])
+    run(CloudTPULeaseOperator, KEYS[0], tier="spot", on_stock_out="walk")
+    after = leases.read(KEYS[0])
+    assert (after.choice, after.hunt) == (before.choice, before.hunt)
+
+
+def test_cleared_run_without_room_anywhere_is_refused(
+    run: Run, leases: LeaseStore, reservations: ReservationStore
+) -> None:
+    """When no choice has room either, the refusal is about what the form asks for."""
+    run(CloudTPULeaseOperator, KEYS[0])
+    leases.update(leases.read(KEYS[0]), lambda lease: replace(lease.next_incarnation(), choice=WALKED))
+    reservations.release(KEYS[0].digest)
+    use_up_what_it_walked_to(reservations)
+    for key in KEYS[1:]:
+        run(CloudTPULeaseOperator, key)
+    with pytest.raises(GrantViolation, match="1 asked and 5 held"):
+        run(CloudTPULeaseOperator, KEYS[0])

@@ -21,14 +21,9 @@ FIRST, SECOND = KEY.node_id(1), KEY.node_id(2)
 BOTH = pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
 
 
-async def ensure(site: Site, client: TPUClient, queued: bool = False) -> Target:
-    """Take the lease and ensure its TPU, as the first task of an attempt does."""
-    return await site.provisioner(client).ensure(site.order(queued), site.lease())
-
-
 async def ready(site: Site, client: TPUClient, queued: bool = False) -> Target:
     """Ensure a TPU and wait until it is READY."""
-    target = await ensure(site, client, queued)
+    target = await site.ensure(client, queued)
     await until_ready(client, target, pace())
     return target
 
@@ -59,7 +54,7 @@ async def test_record_is_written_before_the_create_call(site: Site, client: TPUC
     """A create that fails has left its record: what may exist is always known."""
     site.cloud.add_fault("tpu.call", {"method": "CreateNode"}, action="error", code=7, message="no")
     with pytest.raises(AccessDenied):
-        await ensure(site, client)
+        await site.ensure(client)
     assert opened(site) == [FIRST]
     assert site.nodes() == {}
 
@@ -98,8 +93,8 @@ async def test_second_try_adopts_what_is_there(site: Site, client: TPUClient, qu
 async def test_waiting_queued_resource_is_adopted(site: Site, client: TPUClient) -> None:
     """A request that is still in the queue keeps its place there."""
     site.cloud.add_fault("queued.timeline", wait="forever")
-    first = await ensure(site, client, queued=True)
-    again = await ensure(site, client, queued=True)
+    first = await site.ensure(client, queued=True)
+    again = await site.ensure(client, queued=True)
     assert again.queued == first.queued == f"{PARENT}/queuedResources/{FIRST}"
     assert list(site.queued()) == [FIRST]
 
@@ -108,7 +103,7 @@ async def test_newer_attempt_fences_the_older_one(site: Site, client: TPUClient)
     """The adopting attempt writes its token on the node; the older one's late kill deletes nothing."""
     await ready(site, client)
     older = site.leases.read(KEY)
-    await ensure(site, client)
+    await site.ensure(client)
     newer = site.leases.read(KEY)
     node = await client.node(f"{PARENT}/nodes/{FIRST}")
     assert node.labels == labels(KEY, newer.stamp)
@@ -143,7 +138,7 @@ async def test_husk_that_holds_all_quota_is_gone_before_the_next_create(open_sit
     async with site.client() as client:
         await ready(site, client)
         site.cloud.preempt(FIRST)
-        target = await ensure(site, client)
+        target = await site.ensure(client)
     assert target.node_id == SECOND
     assert len(site.calls("CreateNode")) == 2
 
@@ -163,7 +158,7 @@ async def test_name_of_a_colleague_is_left_alone(site: Site, client: TPUClient) 
     """A node that happens to have our name without our labels is neither adopted nor deleted."""
     site.foreign_node(FIRST)
     with pytest.raises(NameTaken):
-        await ensure(site, client)
+        await site.ensure(client)
     assert list(site.nodes()) == [FIRST]
     assert site.calls("DeleteNode") == []
 
@@ -185,14 +180,14 @@ async def test_node_that_is_being_deleted_is_not_adopted(open_site: Open) -> Non
     async with site.client() as client:
         first = await ready(site, client)
         await client.delete_node(first.node)
-        assert (await ensure(site, client)).node_id == SECOND
+        assert (await site.ensure(client)).node_id == SECOND
 
 
 async def test_failed_request_is_swept(site: Site, client: TPUClient) -> None:
     """A queued resource that failed holds quota until it is deleted; the next try deletes it."""
     message = 'There is no more capacity in the zone "us-central1-f"'
     site.cloud.add_fault("queued.timeline", fail={"code": 8, "message": message})
-    first = await ensure(site, client, queued=True)
+    first = await site.ensure(client, queued=True)
     with pytest.raises(StockOut):
         await until_ready(client, first, pace())
     target = await ready(site, client, queued=True)
@@ -206,7 +201,7 @@ async def test_incarnations_count_on_where_the_project_stands(site: Site, client
     await ready(site, client)
     site.cloud.preempt(FIRST)
     site.leases.release(KEY)
-    assert (await ensure(site, client)).node_id == SECOND
+    assert (await site.ensure(client)).node_id == SECOND
     assert token_of((await client.node(f"{PARENT}/nodes/{SECOND}")).labels) == site.leases.read(KEY).token
 
 

@@ -24,7 +24,7 @@ BOTH = pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-res
 
 async def ready(site: Site, client: TPUClient, queued: bool = False, key: RunKey = KEY) -> Target:
     """A READY TPU whose lease knows since when."""
-    target = await site.provisioner(client).ensure(site.order(queued), site.lease(key))
+    target = await site.ensure(client, queued, key)
     arrival = await until_ready(client, target, pace())
     site.leases.update(
         site.leases.read(key),

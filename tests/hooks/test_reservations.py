@@ -155,7 +155,7 @@ class OneBehind(ArtifactsHook):
 @pytest.mark.parametrize("content", ["no JSON", "[]", '{"version": 9, "reservations": []}'])
 def test_damaged_object_stops_creating_and_nothing_else(site: Site, content: str) -> None:
     """Nobody gets a permit from a damaged object, while teardown and reaper go on."""
-    site.storage.upload(BUCKET, "trc/reservations.json", data=content)
+    site.storage.upload(BUCKET, f"{site.grant.prefix}/reservations.json", data=content)
     with pytest.raises(GrantUnknown, match="delete it"):
         reserve(site, lease_of(1))
     store().release(KEY.digest)

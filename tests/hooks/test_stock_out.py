@@ -5,22 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from airflow.sdk import Context
 from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_tpu.core.lease import Lease
 from airflow_tpu.core.watch import Watch
 from airflow_tpu.errors import QuotaExceeded, StockOut
-from airflow_tpu.hooks.grant import store_root
 from airflow_tpu.hooks.lease import LeaseStore
-from airflow_tpu.hooks.reservations import ReservationStore
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator
 from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
-from tests.hooks.site import BUCKET, KEY, ZONE, Site, now
+from tests.hooks.site import FORM, KEY, ZONE, Site, context, now
 
 NO_CAPACITY: dict[str, Any] = {
     "action": "error",
@@ -28,32 +24,25 @@ NO_CAPACITY: dict[str, Any] = {
     "message": 'There is no more capacity in the zone "us-central1-f"',
 }
 QUOTA = "Quota limit 'TPUV2sPreemptiblePerProjectPerZoneForTPUAPI' has been exceeded. Limit: 8 in zone us-central1-f."
-CONF = {
-    "script": "hello.py",
-    "accelerator_type": "v2-8",
-    "zone": ZONE,
-    "artifacts_uri": f"gs://{BUCKET}/runs",
-    "provisioning": "node",
-}
 
 Create = Callable[..., Any]
 
 
 @pytest.fixture
 def leases(site: Site) -> LeaseStore:
-    """Leases of the grant that the tasks load."""
-    return LeaseStore(site.storage, store_root(site.grant))
+    """Leases of the grant."""
+    return site.leases
 
 
 @pytest.fixture
 def create(leases: LeaseStore) -> Create:
     """Execute the create task of a run whose lease ends in an hour, as a worker does."""
     leases.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
-    instance = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1, xcom_push=lambda **_: None)
 
     def execute(deferrable: bool = True, **conf: Any) -> Any:
-        task = CloudTPUCreateOperator(task_id="create", conf={**CONF, **conf}, deferrable=deferrable, poll_interval=0.1)
-        return task.execute(cast(Context, {"ti": instance}))
+        asked = {**FORM, "provisioning": "node", **conf}
+        task = CloudTPUCreateOperator(task_id="create", conf=asked, deferrable=deferrable, poll_interval=0.1)
+        return task.execute(context())
 
     return execute
 
@@ -132,7 +121,7 @@ def test_walk_moves_lease_and_reservation(site: Site, create: Create, leases: Le
     assert asked(site) == [ZONE, ZONE, "us-central1-a"]
     assert lease.choice is not None
     assert (done["zone"], lease.zone, lease.choice.zone) == ("us-central1-a",) * 3
-    (entry,) = ReservationStore(site.storage, store_root(site.grant)).read().entries
+    (entry,) = site.reservations.read().entries
     assert (entry.zone, entry.accelerator_type, entry.chips) == ("us-central1-a", "v5litepod-4", 4)
 
 

@@ -24,14 +24,6 @@ NODE = f"{PARENT}/nodes/n-1"
 QUEUED = f"{PARENT}/queuedResources/n-1"
 
 
-async def create(site: Site, client: TPUClient, queued: bool = False, node_id: str = "n-1") -> str:
-    """Ask for one TPU with everything that marks it as ours; returns the operation."""
-    order, lease = site.order(queued), site.lease()
-    permit = order.permit(await take_census(client), lease, now())
-    stamp = Stamp(node_id, labels(KEY, lease.stamp), order.ssh_keys, "6f1f8b2e-6d0b-4b43-9f6f-1f4a3c8f6a11")
-    return await client.create(order.spec, stamp, permit)
-
-
 async def ready(client: TPUClient) -> None:
     """Wait until the node is READY."""
     await eventually_async(lambda: _phase(client), lambda phase: phase is Phase.USABLE)
@@ -47,7 +39,7 @@ async def _phase(client: TPUClient) -> Phase | None:
 async def test_node_is_created_as_asked(site: Site, client: TPUClient) -> None:
     """The node carries type, tier, labels and key; its operation ends when it is READY."""
     before = now()
-    operation = await create(site, client)
+    operation = await site.create(client)
     await ready(client)
     view = await client.node(NODE)
     assert (view.node_id, view.zone, view.accelerator_type, view.tier) == ("n-1", ZONE, "v2-8", Tier.SPOT)
@@ -63,14 +55,14 @@ async def test_node_is_created_as_asked(site: Site, client: TPUClient) -> None:
 
 async def test_key_travels_in_the_create_request_only(site: Site, client: TPUClient) -> None:
     """The public key is in the metadata from the start, OS Login is off, and nothing else is there."""
-    await create(site, client)
+    await site.create(client)
     metadata = dict(site.cloud.call(lambda: site.cloud.cloud.state.node("n-1")).template.metadata)
     assert metadata == {"ssh-keys": site.order().ssh_keys, "enable-oslogin": "FALSE"}
 
 
 async def test_queued_resource_is_created_as_asked(site: Site, client: TPUClient) -> None:
     """A queued resource and its node carry one id, the labels and the tier."""
-    await create(site, client, queued=True)
+    await site.create(client, queued=True)
     await ready(client)
     queued, node = await client.queued_resource(QUEUED), await client.node(NODE)
     assert (queued.queued_id, queued.node_ids, queued.tier) == ("n-1", ("n-1",), Tier.SPOT)
@@ -90,7 +82,7 @@ async def test_permit_fits_one_spec_only(site: Site, client: TPUClient) -> None:
 
 async def test_lists_see_everything_in_every_zone(site: Site, client: TPUClient) -> None:
     """Nodes and queued resources are listed for all zones at once or for one."""
-    await create(site, client, queued=True)
+    await site.create(client, queued=True)
     await ready(client)
     assert [node.name for node in (await client.nodes()).items] == [NODE]
     assert [queued.name for queued in (await client.queued_resources(ZONE)).items] == [QUEUED]
@@ -99,7 +91,7 @@ async def test_lists_see_everything_in_every_zone(site: Site, client: TPUClient)
 
 async def test_delete_node(site: Site, client: TPUClient) -> None:
     """A delete is an operation that can be polled; of what is gone there is none."""
-    await create(site, client)
+    await site.create(client)
     await ready(client)
     operation = await client.delete_node(NODE)
     assert operation is not None
@@ -110,7 +102,7 @@ async def test_delete_node(site: Site, client: TPUClient) -> None:
 
 async def test_delete_queued_resource_takes_its_node_along(site: Site, client: TPUClient) -> None:
     """An ACTIVE queued resource is deleted by force, together with its node."""
-    await create(site, client, queued=True)
+    await site.create(client, queued=True)
     await ready(client)
     operation = await client.delete_queued_resource(QUEUED)
     assert operation is not None
@@ -121,7 +113,7 @@ async def test_delete_queued_resource_takes_its_node_along(site: Site, client: T
 
 async def test_relabel_replaces_the_labels(site: Site, client: TPUClient) -> None:
     """The adopting attempt's labels replace the older ones, and nothing else changes."""
-    await create(site, client)
+    await site.create(client)
     await ready(client)
     before = await client.node(NODE)
     await client.relabel(NODE, {**before.labels, "airflow-tpu-token": "newer"})
@@ -132,7 +124,7 @@ async def test_relabel_replaces_the_labels(site: Site, client: TPUClient) -> Non
 
 async def test_host_keys_are_read_per_worker(site: Site, client: TPUClient) -> None:
     """Each worker's published key is the one its sshd shows."""
-    await create(site, client)
+    await site.create(client)
     await ready(client)
     crew = site.cloud.call(lambda: site.cloud.cloud.fleet.crew(NODE))
     assert crew is not None
@@ -144,7 +136,7 @@ async def test_no_host_key_before_the_boot(open_site: Open) -> None:
     """A worker that has not booted publishes no key, which is an answer and not an error."""
     site = open_site(latencies=Latencies(creating=600.0))
     async with site.client() as client:
-        await create(site, client)
+        await site.create(client)
         assert await client.host_keys(NODE) == {}
 
 

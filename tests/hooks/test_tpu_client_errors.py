@@ -8,26 +8,15 @@ from typing import Any
 import pytest
 
 from airflow_tpu import errors
-from airflow_tpu.core.names import labels
-from airflow_tpu.hooks.census import take_census
 from airflow_tpu.hooks.tpu_calls import CallTiming
 from airflow_tpu.hooks.tpu_client import TPUClient
-from airflow_tpu.hooks.tpu_wire import Stamp
 from localcloud.testing import eventually_async
 from tests.hooks.conftest import Open
-from tests.hooks.site import KEY, PARENT, Site, now
+from tests.hooks.site import PARENT, Site
 
 NODE = f"{PARENT}/nodes/n-1"
 STOCK_OUT = 'There is no more capacity in the zone "us-central1-f"; you can try in another zone'
 SPOT_QUOTA = "TPUV2sPreemptiblePerProjectPerZoneForTPUAPI@us-central1-f"
-
-
-async def create(site: Site, client: TPUClient, queued: bool = False, **changes: Any) -> str:
-    """Ask for one TPU; returns the operation."""
-    order, lease = site.order(queued, **changes), site.lease()
-    permit = order.permit(await take_census(client), lease, now())
-    stamp = Stamp("n-1", labels(KEY, lease.stamp), order.ssh_keys, "6f1f8b2e-6d0b-4b43-9f6f-1f4a3c8f6a11")
-    return await client.create(order.spec, stamp, permit)
 
 
 async def failure_of(client: TPUClient, operation: str) -> errors.TPUError | None:
@@ -60,7 +49,7 @@ async def test_refused_create_has_a_leaf(
     detail: dict[str, Any] = {"reason": reason} if reason else {}
     site.cloud.add_fault("tpu.call", {"method": "CreateNode"}, action="error", code=code, message=message, **detail)
     with pytest.raises(leaf, match=message.split("'")[0]) as caught:
-        await create(site, client)
+        await site.create(client)
     assert type(caught.value) is leaf
     assert len(site.calls("CreateNode")) == 1
     assert site.nodes() == {}
@@ -72,21 +61,21 @@ async def test_quota_of_the_project_is_recognised(open_site: Open, limit: int, l
     site = open_site(quota={SPOT_QUOTA: limit})
     async with site.client() as client:
         with pytest.raises(leaf, match=r"us-central1-f.*EID"):
-            await create(site, client)
+            await site.create(client)
 
 
 async def test_creates_per_minute_are_a_rate_limit(open_site: Open) -> None:
     """Too many creates in a minute is a reason to wait, not a lack of quota."""
     site = open_site(creates_per_minute=1)
     async with site.client() as client:
-        await create(site, client)
+        await site.create(client)
         with pytest.raises(errors.RateLimited):
-            await create(site, client)
+            await site.create(client)
 
 
 async def test_a_look_waits_out_a_rate_limit(site: Site, client: TPUClient) -> None:
     """Too many requests in a minute do not end a try: what only looks is asked again, and then answered."""
-    await create(site, client)
+    await site.create(client)
     site.cloud.add_fault("tpu.call", {"method": "ListNodes"}, action="error", code=8, message="slow down", times=3)
     assert [node.name for node in (await client.nodes("us-central1-f")).items] == [NODE]
     assert len([call for call in site.calls("ListNodes") if call["resource"] == PARENT]) == 4
@@ -97,13 +86,13 @@ async def test_closed_zone_is_no_access(open_site: Open) -> None:
     site = open_site(closed_zones=frozenset({"us-central1-f"}))
     async with site.client() as client:
         with pytest.raises(errors.AccessDenied, match="not open to this project"):
-            await create(site, client)
+            await site.create(client)
 
 
 async def test_stock_out_arrives_in_the_operation(site: Site, client: TPUClient) -> None:
     """A create that was accepted and failed for lack of capacity is a stock-out, not a failed quota."""
     site.cloud.add_fault("tpu.operation", {"verb": "create"}, action="error", code=8, message=STOCK_OUT)
-    error = await failure_of(client, await create(site, client))
+    error = await failure_of(client, await site.create(client))
     assert isinstance(error, errors.StockOut)
     assert NODE in str(error)
 
@@ -111,16 +100,16 @@ async def test_stock_out_arrives_in_the_operation(site: Site, client: TPUClient)
 async def test_code_13_in_the_operation_is_transient(site: Site, client: TPUClient) -> None:
     """An operation that ends with an internal error says that it may hide something else."""
     site.cloud.add_fault("tpu.operation", {"verb": "create"}, action="error", code=13)
-    error = await failure_of(client, await create(site, client))
+    error = await failure_of(client, await site.create(client))
     assert isinstance(error, errors.TransientError)
     assert "stock-out" in str(error)
 
 
 async def test_name_that_is_taken(site: Site, client: TPUClient) -> None:
     """A second node of one name is refused as taken."""
-    await create(site, client)
+    await site.create(client)
     with pytest.raises(errors.NameTaken):
-        await create(site, client)
+        await site.create(client)
 
 
 async def test_reading_survives_503(site: Site, client: TPUClient) -> None:
@@ -159,14 +148,14 @@ async def test_node_create_is_never_repeated_blindly(site: Site, client: TPUClie
     """A create without a request id whose answer is lost is asked once: the caller looks first."""
     site.cloud.add_fault("tpu.call", {"method": "CreateNode"}, action="lose-response")
     with pytest.raises(errors.TransientError, match="outcome is not known"):
-        await create(site, client)
+        await site.create(client)
     assert len(site.calls("CreateNode")) == 1
 
 
 async def test_queued_create_is_repeated_with_its_request_id(site: Site, client: TPUClient) -> None:
     """A queued resource whose answer is lost is asked for again, which finds the same operation."""
     site.cloud.add_fault("tpu.call", {"method": "CreateQueuedResource"}, action="lose-response")
-    operation = await create(site, client, queued=True)
+    operation = await site.create(client, queued=True)
     assert (await client.operation(operation)).name == operation
     assert len(site.calls("CreateQueuedResource")) == 2
     assert list(site.queued()) == ["n-1"]

@@ -8,17 +8,16 @@ import io
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from airflow.sdk import Asset, AssetAlias, Context
+from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_tpu.cli.main import main
 from airflow_tpu.core.ledger import closed_path
 from airflow_tpu.core.summary import LIMIT
-from airflow_tpu.hooks.grant import store_root
 from airflow_tpu.hooks.ledger import LedgerStore
 from airflow_tpu.hooks.provision import Provisioner
 from airflow_tpu.hooks.release import close_incarnations, request_delete
@@ -29,17 +28,16 @@ from airflow_tpu.operators.tpu import CloudTPUDeleteOperator
 from localcloud.audit import entries
 from localcloud.paper import spot_node
 from localcloud.testing import tpu_client
-from tests.hooks.site import BUCKET, KEY, ZONE, Site, pace
+from tests.hooks.site import BUCKET, FORM, KEY, Site, context, pace
 from tests.unit.core.made_ledger import ASKED, closed, opened
 
 PARENT = "projects/local-project/locations/europe-west4-b"
-CONF = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
 
 
 @pytest.fixture
 def ledger(site: Site) -> LedgerStore:
     """One incarnation of November, one of December."""
-    store = LedgerStore(site.storage, store_root(site.grant))
+    store = site.ledger
     for number, asked in enumerate((ASKED, ASKED + dt.timedelta(days=7)), start=1):
         event = opened(KEY.node_id(number), run=KEY.digest, dag_id=KEY.dag_id, run_id=KEY.run_id, requested_at=asked)
         store.open(event)
@@ -53,16 +51,10 @@ def content(site: Site, name: str) -> bytes:
     return found
 
 
-def context_of(**more: Any) -> Context:
-    """As much of Airflow's context as the tasks look at."""
-    instance = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1)
-    return cast(Context, {"ti": instance, **more})
-
-
 def test_a_month_is_written_to_the_bucket(site: Site, ledger: LedgerStore) -> None:
     """Without a month it is the one before the DAG run: report, chart and table lie beside the ledger."""
     run = SimpleNamespace(run_after=dt.datetime(2026, 12, 1, 6, tzinfo=dt.UTC))
-    answer = CloudTPUMonthlyReportOperator(task_id="report").execute(context_of(dag_run=run))
+    answer = CloudTPUMonthlyReportOperator(task_id="report").execute(context(dag_run=run))
     assert answer["written"] == [f"{ledger.root}/reports/2026-11.{ending}" for ending in ("svg", "parquet", "md")]
     assert answer["summary"]["covered"]["chip_hours"] == 6
     text = content(site, "2026-11.md").decode()
@@ -120,7 +112,7 @@ async def test_ledger_and_audit_log_tell_the_same(
     site: Site, client: TPUClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A real life has no difference; a colleague's node and a lost record are differences, and exit 1."""
-    store = LedgerStore(site.storage, store_root(site.grant))
+    store = site.ledger
     await live(site, client, store)
     log = export(site, tmp_path / "audit.json")
     assert main(["usage", "reconcile", str(log)]) == 0
@@ -143,18 +135,16 @@ def test_reconcile_wants_a_file(site: Site, tmp_path: Path, capsys: pytest.Captu
         assert said in capsys.readouterr().err
 
 
-def test_the_teardown_tells_what_was_used(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_teardown_tells_what_was_used(site: Site) -> None:
     """Its event of the asset has the run's usage, below the limit of an XCom; without the alias there is none."""
-    ssh = {"conn_type": "ssh", "login": site.login.user, "extra": {"private_key": site.login.private_key}}
-    monkeypatch.setenv("AIRFLOW_CONN_TPU_SSH_DEFAULT", json.dumps(ssh))
-    store = LedgerStore(site.storage, store_root(site.grant))
+    store = site.ledger
     store.open(opened(KEY.node_id(1), run=KEY.digest, dag_id=KEY.dag_id, run_id=KEY.run_id))
     alias = AssetAlias(USAGE_ASSET)
 
     def tear_down(outlets: list[Any]) -> OutletEventAccessors:
         events = OutletEventAccessors()
-        task = CloudTPUDeleteOperator(task_id="delete", conf=CONF, outlets=outlets, poll_interval=0.1)
-        task.execute(context_of(outlet_events=events))
+        task = CloudTPUDeleteOperator(task_id="delete", conf=FORM, outlets=outlets, poll_interval=0.1)
+        task.execute(context(outlet_events=events))
         return events
 
     (event,) = tear_down([alias])[alias].asset_alias_events

@@ -26,11 +26,6 @@ STOCK_OUT = 'There is no more capacity in the zone "us-central1-f"'
 BOTH = pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
 
 
-async def ensure(site: Site, client: TPUClient, queued: bool = False) -> Target:
-    """Ask for the TPU of the run."""
-    return await site.provisioner(client).ensure(site.order(queued), site.lease())
-
-
 def force(site: Site, state: int) -> None:
     """Put the node into a state against all rules."""
     nodes = site.cloud.cloud.state.nodes
@@ -54,7 +49,7 @@ def metered(site: Site, edge: str) -> dt.datetime:
 
 async def test_direct_node_is_ready_by_the_api_s_clock(site: Site, client: TPUClient) -> None:
     """The end of a direct node's operation says since when it is charged."""
-    arrival = await until_ready(client, await ensure(site, client), pace())
+    arrival = await until_ready(client, await site.ensure(client), pace())
     assert arrival.view.node_id == NODE_ID
     assert arrival.source is TimeSource.API
     assert abs(arrival.ready_at - metered(site, "start")) < dt.timedelta(milliseconds=50)
@@ -62,7 +57,7 @@ async def test_direct_node_is_ready_by_the_api_s_clock(site: Site, client: TPUCl
 
 async def test_queued_node_is_ready_no_later_than_charged(site: Site, client: TPUClient) -> None:
     """The API has no such time for a queued resource: it is counted from the last look before, never too little."""
-    arrival = await until_ready(client, await ensure(site, client, queued=True), pace())
+    arrival = await until_ready(client, await site.ensure(client, queued=True), pace())
     assert arrival.source is TimeSource.OBSERVED
     assert dt.timedelta(0) <= metered(site, "start") - arrival.ready_at < dt.timedelta(seconds=2)
 
@@ -70,8 +65,8 @@ async def test_queued_node_is_ready_no_later_than_charged(site: Site, client: TP
 @BOTH
 async def test_adopted_node_is_charged_from_before(site: Site, client: TPUClient, queued: bool) -> None:
     """A node that was READY before anybody looked is not counted from the first look, which would be too little."""
-    await until_ready(client, await ensure(site, client, queued), pace())
-    adopted = await ensure(site, client, queued)
+    await until_ready(client, await site.ensure(client, queued), pace())
+    adopted = await site.ensure(client, queued)
     arrival = await until_ready(client, Target(adopted.node, adopted.queued), pace())
     assert arrival.source is TimeSource.OBSERVED
     assert arrival.ready_at <= metered(site, "start")
@@ -80,7 +75,7 @@ async def test_adopted_node_is_charged_from_before(site: Site, client: TPUClient
 async def test_never_ending_operation_does_not_hold_back_a_ready_node(site: Site, client: TPUClient) -> None:
     """The node's state is the truth: READY goes on although the create operation never ends."""
     fault = site.cloud.add_fault("tpu.operation", {"verb": "create"}, action="never")
-    target = await ensure(site, client)
+    target = await site.ensure(client)
     arrival = await until_ready(client, target, pace())
     assert not (await client.operation(target.operation)).done
     assert arrival.ready_at <= metered(site, "start")
@@ -90,13 +85,13 @@ async def test_never_ending_operation_does_not_hold_back_a_ready_node(site: Site
 async def test_forgotten_operation_is_no_failure(site: Site, client: TPUClient) -> None:
     """An operation that the API no longer knows leaves the node's state to decide."""
     site.cloud.add_fault("tpu.operation", {"verb": "create"}, action="forget")
-    arrival = await until_ready(client, await ensure(site, client), pace())
+    arrival = await until_ready(client, await site.ensure(client), pace())
     assert arrival.view.node_id == NODE_ID
 
 
 async def test_unknown_state_is_waited_out(site: Site, client: TPUClient) -> None:
     """A state that no client knows yet is neither success nor failure."""
-    target = await ensure(site, client)
+    target = await site.ensure(client)
     await until_ready(client, target, pace())
     force(site, 99)
     waiting = asyncio.create_task(until_ready(client, target, pace()))
@@ -109,7 +104,7 @@ async def test_unknown_state_is_waited_out(site: Site, client: TPUClient) -> Non
 async def test_node_that_does_not_get_well_is_given_up(site: Site, client: TPUClient) -> None:
     """A node that is READY and unhealthy is charged: after a while it counts as lost, long before the deadline."""
     site.cloud.add_fault("node.timeline", health_after=0, health=5)
-    target = await ensure(site, client)
+    target = await site.ensure(client)
     await eventually_async(lambda: client.nodes(), lambda found: any("UNHEALTHY" in n.health for n in found.items))
     with pytest.raises(HostLost, match=r"UNHEALTHY_MAINTENANCE.*replaced"):
         await until_ready(client, target, replace(pace(120.0), sick=0.2))
@@ -118,7 +113,7 @@ async def test_node_that_does_not_get_well_is_given_up(site: Site, client: TPUCl
 async def test_unhealthy_node_is_waited_for(site: Site, client: TPUClient) -> None:
     """READY with a maintenance mark is not ready."""
     site.cloud.add_fault("node.timeline", health_after=0, health=5)
-    target = await ensure(site, client)
+    target = await site.ensure(client)
     await eventually_async(lambda: client.nodes(), lambda found: any("UNHEALTHY" in n.health for n in found.items))
     with pytest.raises(DeadlineExceeded, match="UNHEALTHY_MAINTENANCE"):
         await until_ready(client, target, pace(0.3))
@@ -129,7 +124,7 @@ async def test_preempted_while_creating(open_site: Open, queued: bool) -> None:
     """A TPU that is taken back before it was ever READY is a preemption, not a fault of the request."""
     site = open_site(latencies=Latencies(creating=600.0))
     async with site.client() as client:
-        target = await ensure(site, client, queued)
+        target = await site.ensure(client, queued)
         await eventually_async(lambda: client.nodes(), lambda found: len(found.items) == 1)
         site.cloud.preempt(NODE_ID)
         with pytest.raises(TPUPreempted):
@@ -150,7 +145,7 @@ async def test_failure_after_acceptance(
     """What fails after the call was accepted has the same class as if the call itself had been refused."""
     site.cloud.add_fault(point, **params)
     with pytest.raises(leaf) as caught:
-        await until_ready(client, await ensure(site, client, queued), pace())
+        await until_ready(client, await site.ensure(client, queued), pace())
     assert type(caught.value) is leaf
 
 
@@ -158,7 +153,7 @@ async def test_deleted_by_somebody_while_waited_for(open_site: Open) -> None:
     """A node that was there and is unknown now ends the wait."""
     site = open_site(latencies=Latencies(creating=600.0))
     async with site.client() as client:
-        target = await ensure(site, client, queued=True)
+        target = await site.ensure(client, queued=True)
         await eventually_async(lambda: client.nodes(), lambda found: len(found.items) == 1)
         await client.delete_queued_resource(target.queued)
         with pytest.raises((TPUVanished, TPUPreempted)):
@@ -167,7 +162,7 @@ async def test_deleted_by_somebody_while_waited_for(open_site: Open) -> None:
 
 async def test_stumbling_api_does_not_end_a_wait(site: Site, client: TPUClient) -> None:
     """Rate limits and outages longer than the client's own patience are waited out."""
-    target = await ensure(site, client)
+    target = await site.ensure(client)
     site.cloud.add_fault(
         "tpu.call", {"method": "ListNodes"}, times=3, action="error", code=8, reason="RATE_LIMIT_EXCEEDED"
     )
@@ -180,14 +175,14 @@ async def test_stumbling_api_does_not_end_a_wait(site: Site, client: TPUClient) 
 async def test_deadline_names_what_was_waited_for(site: Site, client: TPUClient) -> None:
     """A request that stays in the queue ends with the run's deadline and says where it stood."""
     site.cloud.add_fault("queued.timeline", wait="forever")
-    target = await ensure(site, client, queued=True)
+    target = await site.ensure(client, queued=True)
     with pytest.raises(DeadlineExceeded, match=r"queued resource to become ACTIVE \(now WAITING_FOR_RESOURCES\)"):
         await until_ready(client, target, pace(0.3))
 
 
 async def test_gone_when_the_api_knows_nothing(site: Site, client: TPUClient) -> None:
     """After a delete the wait ends when node and queued resource are both unknown."""
-    await until_ready(client, await ensure(site, client, queued=True), pace())
+    await until_ready(client, await site.ensure(client, queued=True), pace())
     await request_delete(client, KEY)
     await until_gone(client, KEY, pace())
     assert (site.nodes(), site.queued()) == ({}, {})
@@ -204,7 +199,7 @@ async def test_suspending_request_is_deleted_when_it_can_be(open_site: Open) -> 
     """A request that is SUSPENDING at teardown is not forced; it is deleted as soon as it is SUSPENDED."""
     site = open_site(latencies=Latencies(suspending=0.5))
     async with site.client() as client:
-        await until_ready(client, await ensure(site, client, queued=True), pace())
+        await until_ready(client, await site.ensure(client, queued=True), pace())
         site.cloud.preempt(NODE_ID)
         await eventually_async(lambda: _states(site), lambda states: states == ["SUSPENDING"])
         await request_delete(client, KEY)
@@ -226,7 +221,7 @@ async def test_gone_cannot_be_said_of_a_silent_zone(site: Site, client: TPUClien
 
 async def test_stuck_delete_is_reported(site: Site, client: TPUClient) -> None:
     """A node that stays DELETING is named when the time is over."""
-    await until_ready(client, await ensure(site, client), pace())
+    await until_ready(client, await site.ensure(client), pace())
     site.cloud.add_fault("tpu.operation", {"verb": "delete"}, action="never", resource="stuck")
     await request_delete(client, KEY)
     with pytest.raises(DeadlineExceeded, match=rf"nodes/{NODE_ID} \(DELETING\)"):

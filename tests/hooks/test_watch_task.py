@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
-
 import pytest
-from airflow.sdk import Asset, Context
+from airflow.sdk import Asset
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_tpu.errors import GrantViolation, TransientError
 from airflow_tpu.operators.watch import NOTICE_ASSET, CloudTPUGrantNoticeOperator, CloudTPUGrantWatchOperator
 from localcloud.paper import spot_node
 from localcloud.testing import tpu_client
-from tests.hooks.site import BUCKET, INCLUDE, Site
+from tests.hooks.site import BUCKET, INCLUDE, Site, context
 
 PARENT = "projects/local-project/locations/europe-west4-a"
 V2 = spot_node(accelerator_type="v2-8", runtime_version="tpu-vm-tf-2.16.1-pjrt")
 
 
-def context_of(**more: Any) -> Context:
-    """As much of Airflow's context as the tasks look at."""
-    return cast(Context, {"ti": SimpleNamespace(dag_id="watch", run_id="r", map_index=-1), **more})
-
-
 def test_the_watch_fails_while_something_is_billed(site: Site) -> None:
     """Nothing alive: one line per allowance; a TPU in a zone that is not in the grant fails the task by its name."""
     watch = CloudTPUGrantWatchOperator(task_id="watch")
-    assert len(watch.execute(context_of())) == 1 + len(site.grant.allowances)
+    assert len(watch.execute(context())) == 1 + len(site.grant.allowances)
     tpu_client(site.cloud.endpoints).create_node(parent=PARENT, node_id="stray", node=V2)
     with pytest.raises(GrantViolation, match="stray"):
-        watch.execute(context_of())
+        watch.execute(context())
 
 
 def test_a_zone_that_does_not_answer_is_not_taken_for_clean(site: Site) -> None:
     """Without an answer it is unknown what is billed there, and the next try asks again."""
     site.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=1000, action="unreachable")
     with pytest.raises(TransientError, match="us-central1-f"):
-        CloudTPUGrantWatchOperator(task_id="watch").execute(context_of())
+        CloudTPUGrantWatchOperator(task_id="watch").execute(context())
 
 
 def test_the_watch_warns_of_a_bucket_that_bills_what_was_deleted(
@@ -48,7 +40,7 @@ def test_the_watch_warns_of_a_bucket_that_bills_what_was_deleted(
     watch = CloudTPUGrantWatchOperator(task_id="watch")
 
     def warned() -> list[str]:
-        watch.execute(context_of())
+        watch.execute(context())
         return [line for line in capsys.readouterr().out.splitlines() if f"gs://{BUCKET} " in line]
 
     (fresh,) = warned()
@@ -67,7 +59,7 @@ def test_the_watch_warns_of_a_bucket_that_bills_what_was_deleted(
 def test_the_watch_does_not_guess_settings_that_may_not_be_read(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     """Metadata that are refused make a warning, not a clean bill."""
     site.cloud.add_fault("gcs.request", {"method": "GET", "bucket": BUCKET, "object": ""}, action="403")
-    CloudTPUGrantWatchOperator(task_id="watch").execute(context_of())
+    CloudTPUGrantWatchOperator(task_id="watch").execute(context())
     assert f"gs://{BUCKET}: its settings may not be read" in capsys.readouterr().out
 
 
@@ -82,8 +74,8 @@ def test_a_notice_is_given_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> 
         site.storage.write_json(f"{root}/{name}", {})
     events = OutletEventAccessors()
     notice = CloudTPUGrantNoticeOperator(task_id="notice")
-    told = notice.execute(context_of(outlet_events=events))
+    told = notice.execute(context(outlet_events=events))
     assert "every TPU is billed" in told
     assert "Models: digits (2 version(s))." in told
     assert events[Asset(NOTICE_ASSET)].extra == {"days": 0, "text": told}
-    assert notice.execute(context_of(outlet_events=OutletEventAccessors())) == ""
+    assert notice.execute(context(outlet_events=OutletEventAccessors())) == ""
