@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_tpu.core.ledger import TimeSource
 from airflow_tpu.core.readiness import Judgement, Sighting, Wait, judge
 from airflow_tpu.core.tpu import Phase
+from airflow_tpu.core.window import first_of
 from airflow_tpu.errors import (
     DeadlineExceeded,
     HostLost,
@@ -91,7 +92,7 @@ class Patience:
     def __init__(self, pace: Pace, clock: Clock) -> None:
         self.pace = pace
         self.clock = clock
-        self.wait = Wait(pace.since or clock.now(), min(pace.until, pace.closes or pace.until))
+        self.wait = Wait(pace.since or clock.now(), first_of(pace.until, pace.closes))
         self._said = ("", self.wait.since)
 
     async def for_(self, what: str) -> None:

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_tpu.core.events import raise_for
 from airflow_tpu.core.ledger import EndReason, TimeSource
+from airflow_tpu.core.window import first_of
 from airflow_tpu.errors import (
     ConfigError,
     DeadlineExceeded,
@@ -180,7 +181,7 @@ class CloudTPUProvisionOperator(FencedOperator):
         from airflow_tpu.triggers.tpu import CloudTPUReadyTrigger
 
         watch = self.watch(lease, lease.expires_at, bench.closes(lease))
-        until = min(watch.deadline, watch.closing or watch.deadline)
+        until = first_of(watch.deadline, watch.closing)
         self.log.info("%s is not ready yet; waiting in the triggerer until %s", target.node_id, until)
         self.defer(
             trigger=CloudTPUReadyTrigger(watch.to_json(), target.to_json(), self._illness.since),
