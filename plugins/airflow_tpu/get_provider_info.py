@@ -31,6 +31,7 @@ def get_provider_info() -> dict[str, Any]:
         "connection-types": connection_types(),
         "extra-links": [
             "airflow_tpu.links.artifacts.CloudTPUArtifactsLink",
+            "airflow_tpu.links.ledger.CloudTPUUsageLink",
             "airflow_tpu.links.tpu.CloudTPUNodeLink",
         ],
         "cli": ["airflow_tpu.cli.airflow_commands.get_commands"],

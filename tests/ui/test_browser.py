@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, FrameLocator, Page, Request, Route
 
+from airflow_tpu.links.ledger import PAGE as USAGE
 from airflow_tpu.ui.snapshot import Snapshot
 from airflow_tpu.ui.views import page as view
 from tests.ui.chromium import chromium
@@ -197,6 +198,15 @@ def framed(browser: Browser, url: str) -> Iterator[tuple[Page, FrameLocator]]:
     frame.locator("#content").wait_for()
     yield page, frame
     context.close()
+
+
+def test_the_page_has_an_address_of_its_own(framed: tuple[Page, FrameLocator], url: str) -> None:
+    """Opened by the address that a run's report leads to, and after a reload, the page shows its figures."""
+    page, frame = framed
+    page.goto(f"{url}/{USAGE}")
+    frame.get_by_role("heading", name="TPUs that exist now").wait_for()
+    page.reload()
+    frame.get_by_role("heading", name="TPUs that exist now").wait_for()
 
 
 def test_links_leave_airflows_frame(framed: tuple[Page, FrameLocator], url: str, out: Path) -> None:

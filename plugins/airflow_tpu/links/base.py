@@ -32,7 +32,12 @@ class StoredLink(BaseOperatorLink):
         :param values: parts of the URL; names from outside are quoted.
         :return: the URL.
         """
-        url = cls.form.format(**{name: quote(str(value), safe="/") for name, value in values.items()})
+        quoted = {name: quote(str(value), safe="/") for name, value in values.items()}
+        return cls.store(context, cls.form.format(**quoted))
+
+    @classmethod
+    def store(cls, context: Context, url: str) -> str:
+        """Store a URL as it is; returns it."""
         context["ti"].xcom_push(key=cls.key, value=url)
         return url
 

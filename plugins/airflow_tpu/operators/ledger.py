@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, AssetAlias
 
 from airflow_tpu.hooks.phases import phase
+from airflow_tpu.links.ledger import CloudTPUUsageLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
@@ -26,11 +27,14 @@ class CloudTPUUsageReportOperator(CloudTPUBaseOperator):
     :return: chip-hours, list value not paid and every line that is not free, as plain JSON below 48 kB.
     """
 
+    operator_extra_links = (CloudTPUUsageLink(),)
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Read, fold, print."""
         from airflow_tpu.core.report import text_report
         from airflow_tpu.core.summary import json_summary
 
+        CloudTPUUsageLink.persist_page(context)
         bench = self.bench(context)
         with phase(self.log, "Read the ledger"):
             usage = bench.usage(dt.datetime.now(dt.UTC))
