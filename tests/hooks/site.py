@@ -14,8 +14,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import tpu_v2
 
 from airflow_tpu.core.catalogue import Catalogue
-from airflow_tpu.core.grant import Grant
-from airflow_tpu.core.grant_file import DEFAULT_PREFIX
+from airflow_tpu.core.grant import DEFAULT_PREFIX, Grant
 from airflow_tpu.core.lease import Lease
 from airflow_tpu.core.names import RunKey, labels
 from airflow_tpu.core.tpu import Tier, TPUSpec

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from airflow_tpu.core.grant import Permit
+from airflow_tpu.core.authorize import Permit
 from airflow_tpu.core.lease import Lease
 from airflow_tpu.core.names import RunKey
 from airflow_tpu.core.reaping import LeaseState

@@ -11,7 +11,7 @@ from airflow_tpu import settings
 from airflow_tpu.cli.verbs import DONE, REFUSED, Group, Verb, complain, confirmed, option, say
 from airflow_tpu.core.authorize import Request, authorize
 from airflow_tpu.core.conf_types import known_type
-from airflow_tpu.core.grant_file import Grant
+from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.grant_writer import Facts, grant_of, grant_text
 from airflow_tpu.core.inventory import Inventory
 from airflow_tpu.core.letter import Letter, read_letter

@@ -24,7 +24,7 @@ from airflow_tpu.core.usage_parquet import parquet_bytes
 from airflow_tpu.errors import ConfigError, Fault
 
 if TYPE_CHECKING:
-    from airflow_tpu.core.grant_file import Grant
+    from airflow_tpu.core.grant import Grant
     from airflow_tpu.core.ledger import Closed, Opened
     from airflow_tpu.hooks.reports import ReportStore
 

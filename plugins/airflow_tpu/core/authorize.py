@@ -10,7 +10,7 @@ from typing import Any
 from airflow_tpu.core import coverage
 from airflow_tpu.core.allowance import Allowance
 from airflow_tpu.core.catalogue import AcceleratorType
-from airflow_tpu.core.grant_file import Grant
+from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.inventory import Inventory
 from airflow_tpu.core.reservations import NOTHING, Reservations
 from airflow_tpu.core.tpu import TPUSpec

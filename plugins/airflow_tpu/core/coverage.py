@@ -16,7 +16,7 @@ from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, Gr
 
 if TYPE_CHECKING:
     from airflow_tpu.core.authorize import Request
-    from airflow_tpu.core.grant_file import Grant
+    from airflow_tpu.core.grant import Grant
 
 _NAMED = 5
 

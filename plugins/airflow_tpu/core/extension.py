@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from airflow_tpu.core.grant_file import Grant
+from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.incarnation import RUNNING, Row
 from airflow_tpu.core.ledger import EndReason
 from airflow_tpu.core.report import ACKNOWLEDGEMENT

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_tpu.core.authorize import Request, authorize
 from airflow_tpu.core.catalogue import Catalogue
 from airflow_tpu.core.conf import asked_type, readable
-from airflow_tpu.core.grant_file import Grant
+from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.inventory import Inventory
 from airflow_tpu.core.tpu import TPUSpec
 from airflow_tpu.errors import ConfigError, Fault, GrantError

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from airflow_tpu.core.allowance import Allowance
 from airflow_tpu.core.extension import extension_text
-from airflow_tpu.core.grant_file import Grant
+from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.inventory import Inventory, InventoryItem
 from airflow_tpu.core.usage import Usage
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from airflow_tpu.core.grant_file import DEFAULT_PREFIX, Grant
+from airflow_tpu.core.grant import DEFAULT_PREFIX, Grant
 from airflow_tpu.core.letter import Letter
 from airflow_tpu.errors import Fault, GrantError
 

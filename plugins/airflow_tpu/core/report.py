@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping
 
 from airflow_tpu.core.billable import NOT_MEASURED, NotFree
-from airflow_tpu.core.grant_file import Grant
+from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.incarnation import Row
 from airflow_tpu.core.table import chip_hours, duration, fitted, table, usd
 from airflow_tpu.core.usage import Total, Usage

@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_tpu.core.billable import NOT_MEASURED, NotFree
 from airflow_tpu.core.canonical import instant_to_json
-from airflow_tpu.core.grant_file import Grant
+from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.incarnation import Row
 from airflow_tpu.core.usage import Total, Usage
 

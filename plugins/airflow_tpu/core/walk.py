@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_tpu.core.allowance import Allowance
     from airflow_tpu.core.catalogue import AcceleratorType, Catalogue
     from airflow_tpu.core.conf import RunConf
-    from airflow_tpu.core.grant_file import Grant
+    from airflow_tpu.core.grant import Grant
 
 _GROWTH = 1.5
 _LONGEST_PAUSE = 6.0

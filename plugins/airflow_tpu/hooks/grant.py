@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import settings
 from airflow_tpu.core.catalogue import TABLES, Catalogue
-from airflow_tpu.core.grant_file import Grant
+from airflow_tpu.core.grant import Grant
 from airflow_tpu.errors import ConfigError, Fault, GrantUnknown
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from airflow_tpu.hooks.waits import Pace, until_gone
 if TYPE_CHECKING:
     from airflow_tpu.core.authorize import Permit
     from airflow_tpu.core.catalogue import AcceleratorType
-    from airflow_tpu.core.grant_file import Grant
+    from airflow_tpu.core.grant import Grant
     from airflow_tpu.core.lease import Lease
     from airflow_tpu.core.names import RunKey
     from airflow_tpu.core.traffic import Below, Rates

@@ -26,7 +26,7 @@ from airflow_tpu.hooks.reservations import ReservationStore
 
 if TYPE_CHECKING:
     from airflow_tpu.core.catalogue import AcceleratorType, Catalogue
-    from airflow_tpu.core.grant_file import Grant
+    from airflow_tpu.core.grant import Grant
     from airflow_tpu.core.lease import Lease
     from airflow_tpu.core.names import RunKey
     from airflow_tpu.hooks.artifacts import ArtifactsHook

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -178,8 +177,3 @@ class CloudTPURollBackModelOperator(BaseOperator):
 
 def _now() -> str:
     return dt.datetime.now(dt.UTC).isoformat()
-
-
-def model_extra(event_extra: Mapping[str, Any]) -> ModelManifest:
-    """The manifest in the extra of a model's asset event, for a DAG that starts on a new champion."""
-    return ModelManifest.from_json(event_extra)

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from airflow_tpu.core.allowance import Allowance
-from airflow_tpu.core.grant import Grant, Inventory, InventoryItem
+from airflow_tpu.core.grant import Grant
+from airflow_tpu.core.inventory import Inventory, InventoryItem
 from airflow_tpu.core.ledger import Opened
 from airflow_tpu.ui.parts import Cell, cell, moment, unknown
 

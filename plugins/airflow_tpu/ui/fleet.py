@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_tpu.core.allowance import Allowance
-from airflow_tpu.core.grant import Inventory, InventoryItem
+from airflow_tpu.core.inventory import Inventory, InventoryItem
 from airflow_tpu.core.names import is_managed
 from airflow_tpu.core.reaping import LeaseState, Sentence, condemn
 from airflow_tpu.core.tpu import QueuedView, TPUView

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-from airflow_tpu.core.grant import Grant, Inventory
+from airflow_tpu.core.grant import Grant
+from airflow_tpu.core.inventory import Inventory
 from airflow_tpu.core.lease import Lease
 from airflow_tpu.core.ledger import Opened
 from airflow_tpu.core.usage import Usage

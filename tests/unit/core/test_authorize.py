@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from airflow_tpu.core.authorize import Permit, Request, authorize
 from airflow_tpu.core.catalogue import Catalogue
-from airflow_tpu.core.grant import Grant, Inventory, InventoryItem, Permit, Request, authorize
+from airflow_tpu.core.grant import Grant
+from airflow_tpu.core.inventory import Inventory, InventoryItem
 from airflow_tpu.core.tpu import Tier, TPUSpec
 from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, GrantViolation
 

@@ -7,8 +7,11 @@ from datetime import datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_tpu.core.allowance import Allowance
+from airflow_tpu.core.authorize import Permit, Request, authorize
 from airflow_tpu.core.catalogue import Catalogue
-from airflow_tpu.core.grant import Allowance, Grant, Inventory, InventoryItem, Permit, Request, authorize
+from airflow_tpu.core.grant import Grant
+from airflow_tpu.core.inventory import Inventory, InventoryItem
 from airflow_tpu.core.tpu import Tier, TPUSpec
 from airflow_tpu.errors import GrantError
 

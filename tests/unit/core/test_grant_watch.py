@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_tpu.core.catalogue import Catalogue
-from airflow_tpu.core.grant import Grant, Inventory, InventoryItem
+from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.grant_watch import due_stage, notice, standing, uncovered
+from airflow_tpu.core.inventory import Inventory, InventoryItem
 from airflow_tpu.core.ledger import Closed, EndReason, Opened
 from airflow_tpu.core.report import ACKNOWLEDGEMENT
 from airflow_tpu.core.tpu import Tier

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from airflow_tpu.core.grant import Allowance, Inventory
+from airflow_tpu.core.allowance import Allowance
+from airflow_tpu.core.inventory import Inventory
 from airflow_tpu.core.names import LeaseStamp, RunKey, labels
 from airflow_tpu.core.tpu import QueuedView, Tier, TPUView
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from airflow_tpu.core.authorize import Request, authorize
 from airflow_tpu.core.catalogue import Catalogue
-from airflow_tpu.core.grant import Grant, Inventory, InventoryItem, Request, authorize
+from airflow_tpu.core.grant import Grant
+from airflow_tpu.core.inventory import Inventory, InventoryItem
 from airflow_tpu.core.names import RunKey
 from airflow_tpu.core.reservations import Reservation, Reservations
 from airflow_tpu.core.tpu import Tier, TPUSpec

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_tpu.core.catalogue import Catalogue
 from airflow_tpu.core.conf import RunConf
-from airflow_tpu.core.grant_file import Grant
+from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.tpu import Tier
 from airflow_tpu.core.walk import Choice, Hunt, choices_of
 

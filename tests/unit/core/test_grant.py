@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from airflow_tpu.core.allowance import Allowance
 from airflow_tpu.core.catalogue import Catalogue
-from airflow_tpu.core.grant import Allowance, Grant
+from airflow_tpu.core.grant import Grant
 from airflow_tpu.core.tpu import Tier
 from airflow_tpu.errors import Fault, GrantError
 
