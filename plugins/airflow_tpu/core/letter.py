@@ -18,19 +18,22 @@ from airflow_tpu.core.letter_doubts import Unread, half_rows
 from airflow_tpu.core.letter_term import term
 from airflow_tpu.core.letter_text import plain_text
 
-_COUNT = r"(?<![\w.,-])(?P<count>\d{1,3}(?:,\d{3})+|\d{1,9})"
+# ASCII throughout: languages without spaces glue their words to a row, 총64 spot ... in zone us-central1-f에서.
+_COUNT = r"(?<![\w.-])(?<!\d,)(?P<count>\d{1,3}(?:,\d{3})+|\d{1,9})"
 _TIER = r"(?:(?P<tier>preemptible|spot|on[- ]?demand)\s+)?"
 _KIND = r"(?P<kind>v\d+[a-z]*(?:-\s?\d+)?)"
 _UNIT = r"(?P<unit>device|chip)(?:\s?\(s\)|s)?"
 # A mail program may break a line behind the hyphen of a zone.
-_ZONE = r"(?P<zone>[a-z]+-\s?[a-z]+\d+-\s?[a-z]\w*)"
+_ZONE = r"(?P<zone>[a-z]+-\s?[a-z]+\d+-\s?[a-z]\w*(?!\w|-\w))"
 _ROW = re.compile(
-    rf"{_COUNT}\s+{_TIER}(?:Google\s+)?Cloud\s+TPUs?\s+{_KIND}\s+{_UNIT}\s+in\s+(?:the\s+)?zone:?\s+{_ZONE}",
-    re.IGNORECASE,
+    rf"{_COUNT}\s+{_TIER}(?:Google\s+)?Cloud\s+TPUs?\s+{_KIND}\s+{_UNIT}\s+in\s+(?:the\s+)?zone(?::\s*|\s+){_ZONE}",
+    re.IGNORECASE | re.ASCII,
 )
 
-_SPOT_BEFORE = re.compile(r"\b(preemptible|spot)\b[^.]{0,24}$", re.IGNORECASE)
-_SPOT_AFTER = re.compile(r"\s*[(,]\s*(preemptible|spot)\b", re.IGNORECASE)
+# Also as a person who passes a letter on has translated it.
+_SPOT = r"(\b(?:preemptible|spot|pr[eé]emptibles?)\b|선점|스팟|抢占|搶占|竞价|プリエンプティブル|スポット)"
+_SPOT_BEFORE = re.compile(rf"{_SPOT}[^.]{{0,24}}$", re.IGNORECASE)
+_SPOT_AFTER = re.compile(rf"\s*[(,]\s*{_SPOT}", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

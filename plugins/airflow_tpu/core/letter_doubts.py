@@ -7,12 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 _FEATURES = {
-    "count": re.compile(r"(?<![\w.,:/-])\d{1,6}(?![\w.:/%-])"),
-    "tier": re.compile(r"\b(preemptible|spot|on[- ]?demand|reserved)\b", re.IGNORECASE),
-    "TPU": re.compile(r"\bTPUs?\b", re.IGNORECASE),
-    "type": re.compile(r"\b(v\d+[a-z]*(-\d+)?|TPU\d+x)(?![\w-])", re.IGNORECASE),
-    "unit": re.compile(r"\b(device|chip)(\(s\)|s)?(?!\w)", re.IGNORECASE),
-    "zone": re.compile(r"\b[a-z]+-[a-z]+\d+(-\s?[a-z]\w*)?(?![\w-])", re.IGNORECASE),
+    name: re.compile(shape, re.IGNORECASE | re.ASCII)  # words of other scripts are glued to a row
+    for name, shape in {
+        "count": r"(?<![\w.,:/-])\d{1,6}(?![\w.:/%-])",
+        "tier": r"\b(preemptible|spot|on[- ]?demand|reserved)\b",
+        "TPU": r"\bTPUs?\b",
+        "type": r"\b(v\d+[a-z]*(-\d+)?|TPU\d+x)(?![\w-])",
+        "unit": r"\b(device|chip)(\(s\)|s)?(?!\w)",
+        "zone": r"\b[a-z]+-[a-z]+\d+(-\s?[a-z]\w*)?(?![\w-])",
+    }.items()
 }
 _LIKENESS = 3
 _GAP = 24

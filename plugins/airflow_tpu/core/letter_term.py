@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
-# 90 days, 90-day, and how that is written where letters are translated.
+# 90 days, 90-day, and how that is written where letters are translated; a day of a month is none of them.
+_WORDS = (
+    r"(?:days?|Tagen?|tägige?\w*|jours?|d[ií]as?|giorni|dagen?|dager|dagar|dni\w*|dn[íů]|дн(?:ей|я|ів|і)|zile|päivä\w*|nap\w*"
+    r"|ημέρες|μέρες|gün\w*|hari|ngày|ימים)\b"
+)
+_GLUED = "日|天|일|วัน|दिन|يوم|أيام|روز"
 _DAYS = re.compile(
-    r"(?<![\w.,-])(?<!월 )(?<!月 )(\d{1,4})(?:\s|-)?"
-    r"(?:(?:days?|Tagen?|jours?|d[ií]as?|giorni|dagen|dagar|dni|дн(?:ей|я)|день|gün|hari|ngày)\b|日|天|일)",
-    re.IGNORECASE,
+    rf"(?<![A-Za-z0-9_.,-])(?<![월月])(?<![월月] )(\d{{1,4}})(?:\s|-|\sde\s)?(?:{_WORDS}|{_GLUED})", re.IGNORECASE
 )
 _SHORTEST_TERM = 14  # a letter also says "7 days before the end"
 _MONTHS = re.compile(r"\b(\d{1,2}|one|two|three|six|twelve)[- ]months?\b", re.IGNORECASE)

@@ -121,6 +121,13 @@ PASTED = {
     "capitals": "64 Spot Cloud TPU V6E Chips in Zone US-EAST1-D",
     "the singular": "64 spot Cloud TPU v6e chip(s) in the zone us-east1-d",
     "Korean around it": "다음 구역에서 무료로 쓸 수 있습니다: 64 spot Cloud TPU v6e chips in zone us-east1-d 입니다.",
+    "Korean glued to it": "총64 spot Cloud TPU v6e chips in zone us-east1-d를 쓸 수 있습니다.",
+    "Japanese glued to it": "無料枠:64 spot Cloud TPU v6e chips in zone：us-east1-dです。",
+    "Chinese glued to it": "可以免费使用，64 spot Cloud TPU v6e chips in zone us-east1-d，祝好。",
+    "a link of Markdown": "64 spot [Cloud TPU](https://cloud.google.com/tpu) v6e chips in zone us-east1-d",
+    "a link of HTML": '64 spot <a href="https://cloud.google.com/tpu">Cloud TPU</a> v6e chips in zone us-east1-d',
+    "a link of plain text": "64 spot Cloud TPU (https://cloud.google.com/tpu) v6e chips in zone us-east1-d",
+    "HTML that was escaped": "&lt;li&gt;64 spot Cloud TPU v6e chips in zone us-east1-d&lt;/li&gt;",
     "Arabic around it": "\u202bيمكنك استخدام\u202c 64 spot Cloud TPU v6e chips in zone us-east1-d",
     "a control character": "64 spot\x07 Cloud TPU v6e chips in zone us-east1-d\x00",
     "twice": f"{ROW}\n\n<html><p>{ROW}</p></html>",
@@ -131,6 +138,13 @@ PASTED = {
 def test_row_survives_how_it_was_pasted(text: str) -> None:
     """A row is the same row whatever a mail program, a browser or a word processor made of it."""
     assert read(text) == ["64 spot v6e chips in us-east1-d"]
+
+
+def test_rows_in_one_sentence_are_told_apart() -> None:
+    """In a running text of a language without spaces each row is read, whatever punctuation joins them."""
+    first, second, third, fourth = (ROWS_2026[number] for number in (0, 1, 2, 5))
+    text = f"可以在90天内使用：{first}，{second}、{third},{fourth}。"
+    assert read(text) == [READ_2026[0], READ_2026[1], READ_2026[2], READ_2026[5]]
 
 
 def test_row_without_a_tier_is_on_demand() -> None:
@@ -155,6 +169,10 @@ UNREAD = {
     "10 free v3-8": "no tier, no TPU, no unit, no zone",
     "Preemptible:\n100 Cloud TPU v2-8 device(s) in zone us-central1-f": "'Preemptible' stands beside it",
     "100 Cloud TPU v2-8 device(s) in zone us-central1-f (spot)": "'spot' stands beside it",
+    "선점형 100 Cloud TPU v2-8 device(s) in zone us-central1-f": "'선점' stands beside it",
+    "64 spot Cloud TPU v6e chips in zone us-east1-d-x": "no zone",
+    "us-central1-f 영역의 선점형 Cloud TPU v2-8 기기 100대": "no tier, no unit",
+    "在us-central1-f区域中有100个抢占式Cloud TPU v2-8设备": "no tier, no unit",
 }
 
 
@@ -189,7 +207,18 @@ def test_repeated_rows_are_merged_and_said() -> None:
         ("durante 90 días", 90),
         ("90 日間の利用", 90),
         ("2026년 9월 30일부터 90일간", 90),
+        ("2026年9月30日から90日間", 90),
+        ("您的项目可以在90天内使用", 90),
         ("на 90 дней", 90),
+        ("на 90 днів", 90),
+        ("90 gün boyunca", 90),
+        ("90 günlük süre", 90),
+        ("por 180 dias", 180),
+        ("na 60 dní", 60),
+        ("למשך 90 ימים", 90),
+        ("لمدة ٩٠ يوما", 90),
+        ("90 दिनों के लिए", 90),
+        ("เป็นเวลา90วัน", 90),
         ("for 30 days; 60 days more after your feedback", None),
         ("for six months", None),
         ("until further notice", None),
