@@ -38,6 +38,7 @@ from airflow_tpu.hooks.reap import (
     reap,
     release_forgotten,
     what_is_left,
+    with_unlisted,
 )
 from airflow_tpu.hooks.release import Release, abandon, close_incarnations, delete_seen
 from airflow_tpu.hooks.reservations import ReservationStore
@@ -176,20 +177,25 @@ def reaper(station: Station, run_state: RunState) -> None:
         async with station.client() as client:
             return await take_census(client)
 
+    async def look_for_the_unlisted() -> Census:
+        async with station.client() as client:
+            return await with_unlisted(client, listed, opened)
+
     async def act() -> Reaped:
         async with station.client() as client:
             return await reap(client, census, states)
 
     async def look_for_the_rest() -> Census:
         async with station.client() as client:
-            return await what_is_left(client, census, done, opened)
+            return await what_is_left(client, census, done)
 
-    census = station.process.run(look())
+    listed = station.process.run(look())
+    opened = station.ledger.open_records()
+    census = station.process.run(look_for_the_unlisted())
     reserved = station.reservations.readable()
     states = lease_states(station.leases, run_state)
     done = station.process.run(act())
     note(station.ledger, station.leases, done)
-    opened = station.ledger.open_records()
     left = station.process.run(look_for_the_rest())
     close_forgotten(station.ledger, station.leases, states, left, opened, done.endings)
     release_forgotten(station.reservations, reserved, states, left)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
 from google.cloud import tpu_v2
 
 from airflow_tpu.core.ledger import Closed, EndReason, TimeSource, read_event
+from airflow_tpu.core.names import RunKey
+from airflow_tpu.errors import GrantViolation
 from tests.faults import flows
 from tests.faults.ending import settle
-from tests.faults.project import PARENT, RUNS, Project, order
+from tests.faults.project import DEVICES, PARENT, RUNS, Project, order
 from tests.faults.turns import Process
 
 RUN = RUNS[0]
@@ -30,12 +31,12 @@ def project() -> Iterator[Project]:
     settle(found)
 
 
-def start(project: Project, queued: bool) -> Process:
+def start(project: Project, queued: bool, key: RunKey = RUN) -> Process:
     """A run that will train for hours, before its first request."""
 
     def tasks(at: flows.Station) -> None:
-        flows.lease(at, RUN, order(queued))
-        flows.train(at, RUN, order(queued), HOURS)
+        flows.lease(at, key, order(queued))
+        flows.train(at, key, order(queued), HOURS)
 
     return project.start("run", tasks)
 
@@ -267,21 +268,20 @@ def test_what_no_list_shows_is_ended_by_a_kill(project: Project, queued: bool) -
 
 
 @BOTH
-def test_the_reaper_closes_no_record_of_what_no_list_shows(project: Project, queued: bool) -> None:
-    """Neither the record nor the lease of a TPU goes while it lives unseen; the next round ends all three."""
-    project.fault("tpu.list", 2, {"event": "create"}, seconds=600.0)
+def test_the_reaper_sees_what_no_list_shows(project: Project, queued: bool) -> None:
+    """A TPU unlisted keeps record, lease and chips as long as its run goes on, and goes with its run."""
+    project.fault("tpu.list", 2, {"event": "create"}, seconds=36000.0)
     process = run(project, queued)
     project.kill(process)
-    project.states[RUN] = "failed"
     reaper(project)
-    assert closed(project) == []
+    assert (len(project.living()), closed(project)) == (1, [])
     assert project.lease(RUN) is not None
-    assert "reservations" in project.bucket.objects["trc/reservations.json"][1]
-    assert RUN.digest in json.dumps(project.bucket.objects["trc/reservations.json"][1])
-    project.wait(900.0)
+    assert RUN.digest in project.bucket.objects["trc/reservations.json"][1]
+    project.states[RUN] = "failed"
     reaper(project)
     assert project.living() == []
     assert len(closed(project)) == 1
+    assert project.lease(RUN) is None
 
 
 @BOTH
@@ -308,6 +308,37 @@ def test_a_ghost_prolongs_nothing(project: Project) -> None:
     (event,) = closed(project)
     assert event.time_source is TimeSource.API
     assert booked(project) == pytest.approx(project.cloud.meter.ready_seconds(event.node_id), abs=1e-3)
+
+
+def test_chips_of_a_ghost_are_given_back_when_the_lists_agree(project: Project) -> None:
+    """A run that gets a device back from the grant is not refused because a list still shows who had it before."""
+    runs = {}
+    for key in RUNS[:DEVICES]:
+        runs[key] = start(project, queued=False, key=key)
+    project.together(BOOTED)
+    project.kill(runs[RUN])
+    project.fault("tpu.list", 1, {"event": "delete"}, seconds=200.0)
+    teardown = project.start("teardown", lambda at: flows.teardown(at, RUN))
+    project.together(60.0)
+    assert not teardown.ended
+    project.together(BOOTED)
+    assert teardown.ended
+    last = start(project, queued=False, key=RUNS[DEVICES])
+    project.together(BOOTED)
+    assert last.error is None
+    assert {one.run for one in project.living()} == {key.digest for key in RUNS[1:]}
+
+
+def test_a_device_that_no_list_shows_is_taken(project: Project) -> None:
+    """A run that asks while the devices of others are in no list yet is refused: they are reserved."""
+    project.fault("tpu.list", DEVICES, {"event": "create"}, seconds=3600.0)
+    for key in RUNS[:DEVICES]:
+        start(project, queued=False, key=key)
+    project.together(BOOTED)
+    last = start(project, queued=False, key=RUNS[DEVICES])
+    project.together(BOOTED)
+    assert isinstance(last.error, GrantViolation)
+    assert len(project.living()) == DEVICES
 
 
 def test_a_ghost_is_no_failure_of_the_reaper(project: Project) -> None:

@@ -127,7 +127,7 @@ async def test_reaper_ends_doubles_and_counts_what_it_ends(site: Site, client: T
     done = await reap(client, census, states)
     note(site.ledger, site.leases, done)
     opened = site.ledger.open_records()
-    left = await what_is_left(client, census, done, opened)
+    left = await what_is_left(client, census, done)
     assert close_forgotten(site.ledger, site.leases, states, left, opened, done.endings) == [FIRST]
     eventually(lambda: set(site.nodes()), lambda nodes: nodes == {SECOND})
 

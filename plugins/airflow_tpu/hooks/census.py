@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_tpu.core.inventory import Inventory
-from airflow_tpu.core.names import incarnation_of, is_managed, is_ours
+from airflow_tpu.core.names import incarnation_of, is_ours
 from airflow_tpu.core.tpu import Phase, QueuedView, TPUView
 from airflow_tpu.errors import AccessDenied, RateLimited, ResourceNotFound, TransientError
 
@@ -98,11 +98,9 @@ async def look_again(client: TPUClient, census: Census, names: Iterable[str]) ->
 
     :param client: the Cloud TPU API.
     :param census: what the lists have shown.
-    :param names: full names of nodes and queued resources; a name that turns out to be somebody else's changes nothing.
+    :param names: full names of nodes and queued resources.
     """
-    listed: list[TPUView | QueuedView] = [*census.nodes, *census.queued]
-    foreign = {item.name for item in listed if not is_managed(item.labels)}
-    asked, silent = sorted(set(names) - foreign), set[str]()
+    asked, silent = sorted(set(names)), set[str]()
     # Nodes first, as in the lists: a node on its way whose request is ACTIVE after that has become READY.
     nodes = await _ask(client.node, [name for name in asked if "/nodes/" in name], silent)
     queued = await _ask(client.queued_resource, [name for name in asked if "/nodes/" not in name], silent)
@@ -154,4 +152,4 @@ async def _ask(get: Callable[[str], Awaitable[T]], names: list[str], silent: set
 
 def _corrected(listed: tuple[T, ...], asked: Mapping[str, T | None]) -> tuple[T, ...]:
     others = [item for item in listed if item.name not in asked]
-    return (*others, *(item for item in asked.values() if item is not None and is_managed(item.labels)))
+    return (*others, *(item for item in asked.values() if item is not None))

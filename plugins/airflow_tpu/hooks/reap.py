@@ -94,22 +94,30 @@ async def reap(client: TPUClient, census: Census, leases: Mapping[str, LeaseStat
     return done
 
 
-async def what_is_left(client: TPUClient, census: Census, done: Reaped, opened: Iterable[Opened]) -> Census:
-    """The census after the deletes: each resource that was deleted, and each open record's, asked for by its name.
-
-    What is deleted is waited for, for a short time: then its record can be closed in the same round.
+async def with_unlisted(client: TPUClient, census: Census, opened: Iterable[Opened]) -> Census:
+    """The census with every TPU that has an open record and that no list shows, asked for by its name.
 
     :param client: the Cloud TPU API.
-    :param census: what the lists had shown.
+    :param census: what the lists show.
+    :param opened: open records, read after it.
+    """
+    listed = {name.rpartition("/")[2] for name in _names(census)}
+    return await look_again(client, census, names_of(event for event in opened if event.node_id not in listed))
+
+
+async def what_is_left(client: TPUClient, census: Census, done: Reaped) -> Census:
+    """The census after the deletes; each resource that was deleted is asked for by its name.
+
+    It is waited for, for a short time: then its record can be closed in the same round.
+
+    :param client: the Cloud TPU API.
+    :param census: what there was.
     :param done: what was deleted.
-    :param opened: open records, read after the census.
     """
     condemned = {sentence.name for sentence in done.deleted}
-    listed = {item.rpartition("/")[2] for item in _names(census)}
-    unlisted = names_of(event for event in opened if event.node_id not in listed)
     until, pause = client.clock.now() + GONE_WITHIN, _FIRST_PAUSE
     while True:
-        left = await look_again(client, census, condemned | unlisted)
+        left = await look_again(client, census, condemned)
         if not condemned & _names(left) or client.clock.now() >= until:
             return left
         await asyncio.sleep(pause)

@@ -217,11 +217,14 @@ async def until_gone(
     fresh = Fresh.from_now(pace.poll * _YOUNG)
     while True:
         try:
-            census = await look_again(client, await shared_lists.census(client, fresh), names)
+            listed = await shared_lists.census(client, fresh)
+            census = await look_again(client, listed, names)
         except (TransientError, RateLimited) as error:
             await patience.for_(f"the API to answer ({error})")
             continue
-        left = left_of(census, key) + [f"unreachable zone {zone}" for zone in census.unreachable]
+        # Both have to agree: whoever asks the grant next goes by the lists.
+        left = list(dict.fromkeys([*left_of(listed, key), *left_of(census, key)]))
+        left += [f"unreachable zone {zone}" for zone in census.unreachable]
         if not left:
             return
         again = await delete_seen(client, census, key)

@@ -47,12 +47,13 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
             _ = bench.grant
         except ConfigError as error:
             self._reap_by_labels(bench, census, error)
+        opened = bench.ledger.open_records()
+        census = bench.tpu.run(lambda client: reaper.with_unlisted(client, census, opened))
         reserved = bench.reservations.readable()
         states = reaper.lease_states(bench.leases, _run_state, settings.airflow_address())
         done = bench.tpu.run(lambda client: reaper.reap(client, census, states))
         reaper.note(bench.ledger, bench.leases, done)
-        opened = bench.ledger.open_records()
-        left = bench.tpu.run(lambda client: reaper.what_is_left(client, census, done, opened))
+        left = bench.tpu.run(lambda client: reaper.what_is_left(client, census, done))
         done.closed = reaper.close_forgotten(bench.ledger, bench.leases, states, left, opened, done.endings)
         done.released = reaper.release_forgotten(bench.reservations, reserved, states, left)
         reaper.forget_leases(bench.leases, states, left)
