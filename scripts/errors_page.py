@@ -14,6 +14,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "plugins"))
 
 from airflow_tpu import errors
+from airflow_tpu.core.api_errors import classify
 
 WAITS = {
     errors.Retry.NEVER: "no",
@@ -21,6 +22,7 @@ WAITS = {
     errors.Retry.LATER: "after a wait",
 }
 NOTHING = "Nothing was created, nothing is billed."
+NO_SUBNET = f"{NOTHING} Give the network *default* a subnetwork in this region, or take another zone."
 RECREATED = (
     "The lost TPU costs nothing more. The next try makes a new one and resumes from the newest whole checkpoint."
 )
@@ -80,13 +82,49 @@ def leaves(kind: type[errors.TPUError]) -> Iterator[type[errors.TPUError]]:
         yield from leaves(child)
 
 
+SAID = [
+    (7, "Cloud TPU API has not been used in project ... before or it is disabled", ""),
+    (7, "Permission denied on 'locations/us-central2-b' (or it may not exist)", "LOCATION_POLICY_VIOLATED"),
+    (7, "Permission 'tpu.nodes.create' denied on resource", ""),
+    (7, "cannot create a TPU Node on a project linked to a free-trial billing account", ""),
+    (16, "invalid_grant: Token has been expired or revoked", ""),
+    (9, "Constraint constraints/gcp.resourceLocations violated", ""),
+    (3, "Your request to provision TPU Node has been denied", ""),
+    (8, "Maximum number of CreateNode requests per minute has been reached", "RATE_LIMIT_EXCEEDED"),
+    (8, 'There is no more capacity in the zone "us-central2-b"', ""),
+    (8, "Insufficient reserved capacity", ""),
+    (9, "You have reached IN_USE_ADDRESSES limit", ""),
+    (8, "Quota limit 'TPUV2s...' has been exceeded. Limit: 0 in region us-central1", ""),
+    (8, "Quota limit 'TPUV2s...' has been exceeded. Limit: 16 in region us-central1", ""),
+    (8, "Quota 'TPUV5sLitepodServing...' exhausted. Limit 4 in zone us-central1-a", ""),
+    (3, "Queueing is not supported for accelerator type v2-8", ""),
+    (3, "provisioning model is not supported for accelerator type", ""),
+    (5, "Reservation not found", ""),
+    (3, 'Cloud TPU received an invalid AcceleratorType, "v2-9"', ""),
+    (5, 'The "RuntimeVersion" value "tpu-vm-tf-2.4" was not found', ""),
+    (3, "No default subnetwork was found in region us-central1", ""),
+    (6, "Resource already exists", ""),
+    (5, "Resource 'projects/.../nodes/...' was not found", ""),
+    (13, "an internal error has occurred", ""),
+    (14, "failed to connect to all addresses", ""),
+]
+"""What the API says, with its code and reason, as people have reported it; every rule that knows a text is in it."""
+
+
 def page() -> str:
     """The whole page."""
     rows = [
         f"| `{kind.__name__}` | {meaning(kind)} | {WAITS[kind.retry]} | {kind.budget.value} | {ADVICE[kind.__name__]} |"
         for kind in leaves(errors.TPUError)
     ]
-    return "\n".join([*HEAD, *rows, ""])
+    return "\n".join([*HEAD, *rows, *API, *(said_row(*said) for said in SAID), ""])
+
+
+def said_row(code: int, text: str, reason: str) -> str:
+    """A text of the API, and what becomes of it."""
+    error = classify(code, text, reason)
+    advice = str(error).rpartition("). ")[2] if not isinstance(error, errors.ConfigError) else NO_SUBNET
+    return f"| {text} | `{type(error).__name__}` | {advice} |"
 
 
 def meaning(kind: type[errors.TPUError]) -> str:
@@ -104,6 +142,17 @@ HEAD = [
     "",
     "| error | meaning | tried again | budget | cost, and what to do |",
     "|---|---|---|---|---|",
+]
+
+API = [
+    "",
+    "## What the Cloud TPU API says",
+    "",
+    "Google documents none of its texts. These are known from reports; search for a few words of yours. What is not known is judged by its",
+    "code, and the whole text with its `[EID: ...]`, which Google's support asks for, is in the message.",
+    "",
+    "| the API says | error | what to do |",
+    "|---|---|---|",
 ]
 
 if __name__ == "__main__":
