@@ -129,6 +129,19 @@ def test_run_marked_failed_and_deleted(run: TrainingRun) -> None:
     assert run.delete() == 204
 
 
+@together(TRAIN)
+def test_run_marked_success(run: TrainingRun) -> None:
+    """A run that is declared done ends green and leaves nothing, and what its training has written is in the bucket."""
+    run.trigger()
+    run.until_training("deferred")
+    run.mark_run("success")
+    tasks = run.until_over()
+    assert (tasks["train"], tasks["copy"], tasks["delete"]) == ("success", "skipped", "success")
+    assert run.state == "success"
+    run.assert_nothing_left(SEEN_LATE)
+    assert run.steps() != []
+
+
 @together(WORKING)
 def test_cleared_while_running(run: TrainingRun) -> None:
     """The new attempt adopts the training, or replaces it if the old one has ended it first; there never are two."""

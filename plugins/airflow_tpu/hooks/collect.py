@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from airflow_tpu import protocol
 from airflow_tpu.core.artifacts import Manifest, verify
 from airflow_tpu.core.job import RunRef
 from airflow_tpu.core.messages import Pushed
+from airflow_tpu.core.plan import artifacts_uri
 from airflow_tpu.errors import (
     AccessDenied,
     ArtifactsLost,
@@ -33,6 +35,9 @@ log = logging.getLogger(__name__)
 
 # How the worker words a refusal of the bucket: path, status, message.
 _REFUSAL = re.compile(r": 40[13] ")
+
+SAVE_SECONDS = 600.0
+"""How long a delete waits for what nobody has copied."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,12 @@ class Collected:
             refused = all(_REFUSAL.search(text) for text in self.failed)
             kind = AccessDenied if refused else UploadIncomplete
             raise kind(f"{len(self.failed)} file(s) could not be uploaded to {uri}:\n{named}")
+
+    def tell(self, uri: str) -> None:
+        """Say what of a run that has no good end is kept, and what is not."""
+        for problem in (*self.skipped, *self.failed):
+            log.warning("not kept: %s", problem)
+        log.info("kept what the run had produced: %d file(s) below %s", len(self.manifest.files), uri)
 
     @property
     def outputs(self) -> int:
@@ -89,6 +100,23 @@ async def collect(bench: Workbench, lease: Lease, uri: str) -> Collected:
                     return _collected(message.manifest)
                 patience.say("the upload", f"{message.done} of {message.total} file(s) done")
     raise ConnectionFailed(f"the push from {node} ended without a manifest")
+
+
+def save_rest(bench: Workbench) -> None:
+    """Bring to the bucket what no task has: whoever declares a whole run over takes its *copy* away.
+
+    :param bench: hooks and stores.
+    :raises ArtifactsLost: the TPU has gone first.
+    :raises TPUError: the worker cannot be reached or refused.
+    :raises TimeoutError: it took longer than :data:`SAVE_SECONDS`.
+    """
+    lease = bench.leases.find(bench.key)
+    if lease is None or not lease.attempt_node:
+        return
+    uri = artifacts_uri(bench.conf, lease.key.name, lease.attempt)
+    if brought(bench, uri) is None:
+        _ = bench.access  # connections are read before the event loop runs
+        asyncio.run(asyncio.wait_for(collect(bench, lease, uri), SAVE_SECONDS)).tell(uri)
 
 
 def brought(bench: Workbench, uri: str) -> Collected | None:

@@ -200,6 +200,4 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         except TPUError as error:
             self.log.warning("what the failed run produced could not be kept: %s", error)
             return
-        for problem in (*pushed.skipped, *pushed.failed):
-            self.log.warning("not kept: %s", problem)
-        self.log.info("kept what the failed run produced: %d file(s) below %s", len(pushed.manifest.files), uri)
+        pushed.tell(uri)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.events import raise_for
-from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError
+from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError, TPUError
 from airflow_tpu.hooks.phases import phase
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
@@ -58,6 +58,9 @@ class CloudTPUCreateOperator(CloudTPUProvisionOperator):
 class CloudTPUDeleteOperator(CloudTPUBaseOperator):
     """Delete everything of this run, wait until it is gone, close the ledger, give the lease back.
 
+    What no task has copied is brought to the bucket first, if the TPU still answers: a run that a person has declared
+    over has no *copy*.
+
     It needs neither XCom nor a permit to delete; a TPU that is gone already is a success; a colleague's TPU is
     never touched. Use it as the teardown of the lease.
 
@@ -73,6 +76,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         bench = self.bench(context)
         _ = bench.tpu.endpoint
         until = dt.datetime.now(dt.UTC) + GONE_WITHIN
+        self._save(bench)
         names = self._recorded(bench)
         with phase(self.log, "Ask for the delete"):
             asked = asyncio.run(self._ask(bench, names))
@@ -89,6 +93,18 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
 
         endings = [Ending.from_json(ending) for ending in raise_for(event).get("endings", [])]
         return self._done(context, self.bench(context), endings)
+
+    def _save(self, bench: Workbench) -> None:
+        """Save what no task has copied. No delete depends on that: what cannot be saved is lost with the TPU."""
+        from airflow.sdk.exceptions import AirflowException
+        from google.api_core.exceptions import GoogleAPIError
+
+        from airflow_tpu.hooks.collect import save_rest
+
+        try:
+            save_rest(bench)
+        except (TPUError, AirflowException, OSError, GoogleAPIError) as error:  # requests' errors are OSErrors
+            self.log.warning("what the run had produced and nobody has copied is not kept: %s", error)
 
     def _recorded(self, bench: Workbench) -> list[str]:
         """Full names of what the ledger has not closed yet: a list may not show it. No delete depends on the ledger."""
