@@ -91,26 +91,20 @@ apt_install() {
     fi
 }
 
-# The same for the servers that tests/airflow starts for itself; without them those tests fail.
-ensure_servers() {
+# Installs the packages that a function prints where that is allowed (root, apt-get), else says what it is like without.
+install_or_say() {
     local -a missing
-    mapfile -t missing < <(missing_servers)
+    mapfile -t missing < <("$1")
     [ ${#missing[@]} -gt 0 ] || return 0
     if may_install && apt_install "${missing[@]}"; then
         return 0
     fi
-    say "note: missing ${missing[*]}: the tests in tests/airflow will fail."
+    say "note: missing ${missing[*]}: $2"
     say "      To have them:  sudo apt-get install ${missing[*]}"
 }
 
-# Installs what is missing where that is allowed (root, apt-get), else says what runs less real without it.
+ensure_servers() { install_or_say missing_servers "the tests in tests/airflow will fail."; }
+
 ensure_packages() {
-    local -a missing
-    mapfile -t missing < <(missing_packages)
-    [ ${#missing[@]} -gt 0 ] || return 0
-    if may_install && apt_install "${missing[@]}"; then
-        return 0
-    fi
-    say "note: missing ${missing[*]}: TPU VMs of the local cloud will be less real (no own sshd or no own process space)."
-    say "      To have them:  sudo apt-get install ${missing[*]}"
+    install_or_say missing_packages "TPU VMs of the local cloud will be less real (no own sshd or no own process space)."
 }
