@@ -116,7 +116,7 @@ class Store:
     def insert(self, table: str, row: dict[str, Any]) -> None:
         """Insert a row; table and columns come from the code, never from a request."""
         columns, marks = ", ".join(row), ", ".join("?" * len(row))
-        self.query(f"INSERT INTO {table} ({columns}) VALUES ({marks})", *row.values())  # noqa: S608
+        self.query(f"INSERT INTO {table} ({columns}) VALUES ({marks})", *row.values())  # noqa: S608 - the code's own
 
     def next_generation(self) -> int:
         """Return a generation number: microseconds of the clock, as Google's are, but never twice the same."""

@@ -86,7 +86,7 @@ async def supervise(
     with theirs, errors.open("ab") as log:
         # Not asyncio's subprocess: that SIGKILLs its child when a loop is closed early, and a supervisor killed so
         # leaves its tree behind. And from this thread, not a pool's: the kernel's "parent died" means the thread.
-        process = subprocess.Popen(  # noqa: ASYNC220
+        process = subprocess.Popen(  # noqa: ASYNC220 - for the two reasons above
             [*wrapper, sys.executable, "-I", "-S", "-c", _BOOT, task, _PACKAGES],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,

@@ -40,7 +40,7 @@ def deadline_alerts(gcp_conn_id: str = "google_cloud_default") -> list[DeadlineA
     return [
         DeadlineAlert(
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
-            interval=(interval + SLACK).total_seconds(),  # type: ignore[arg-type]
+            interval=(interval + SLACK).total_seconds(),  # type: ignore[arg-type]  # annotated for a timedelta
             callback=AsyncCallback(f"{__name__}.end_overdue", {"gcp_conn_id": gcp_conn_id}),
         )
         for interval in LADDER

@@ -74,5 +74,5 @@ def tpu_session(conf: str | Mapping[str, Any], **arguments: Any) -> Iterator[TPU
     )
     with TaskGroup("tpu", prefix_group_id=False) as work:
         yield TPUSession(lease, work, delete, {**patient, **common})
-    lease.as_setup()  # type: ignore[no-untyped-call]
+    lease.as_setup()  # type: ignore[no-untyped-call]  # Airflow's own
     lease >> create >> work >> delete.as_teardown(setups=lease, on_failure_fail_dagrun=True)

@@ -22,7 +22,7 @@ async def main(tier: str, directory: Path) -> None:
     async with login(worker) as connection:
         for kind in KINDS:
             await settle(connection, spec.directory / "home", kind)
-        print("ready", flush=True)  # noqa: T201
+        print("ready", flush=True)  # noqa: T201 - the sign that the test waits for
         await asyncio.Event().wait()
 
 

@@ -10,7 +10,7 @@ from airflow_tpu.core.usage_rows import COLUMNS, Kind, Value, records
 from airflow_tpu.errors import ConfigError, Fault
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 
 # BigQuery's NUMERIC: 38 digits, 9 of them decimals. A billionth of a chip-hour is less than four microseconds.
 DIGITS, DECIMALS = 38, 9
@@ -24,7 +24,7 @@ def parquet_bytes(usage: Usage) -> bytes:
     """
     try:
         import pyarrow as pa
-        import pyarrow.parquet as pq  # type: ignore[import-untyped]
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]  # it has no types
     except ImportError as error:
         raise ConfigError([Fault("parquet", "", "needs the package pyarrow, which is not installed")]) from error
     rows = [{name: _exact(value) for name, value in record.items()} for record in records(usage)]

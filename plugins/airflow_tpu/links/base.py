@@ -43,4 +43,5 @@ class StoredLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """The stored URL, empty before the task has stored it."""
+        # Two classes of Airflow's for the same key, which the annotations take for different things.
         return str(BaseXCom.get_value(ti_key=ti_key, key=self.key) or "")  # type: ignore[arg-type]

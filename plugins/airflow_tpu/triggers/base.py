@@ -25,7 +25,7 @@ class CloudTPUBaseTrigger(BaseTrigger):
     """
 
     def __init__(self, watch: Mapping[str, Any], **kwargs: Any) -> None:
-        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
+        super().__init__(**kwargs)  # type: ignore[no-untyped-call]  # Airflow's own
         self.watch = Watch.from_json(watch)
 
     def carried(self) -> dict[str, Any]:
