@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 from google.cloud.tpu_v2 import TpuClient
@@ -15,6 +15,9 @@ from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 
 from localcloud.endpoints import Endpoints
 from localcloud.server import LocalCloud, LocalCloudConfig
+
+if TYPE_CHECKING:
+    from google.cloud import storage
 
 T = TypeVar("T")
 _PATIENCE = 60.0
@@ -50,6 +53,20 @@ def tpu_client(endpoints: Endpoints) -> TpuClient:
     """Return Google's own client, connected to a local cloud in plaintext."""
     channel = grpc.insecure_channel(endpoints.tpu_api_endpoint)
     return TpuClient(transport=TpuGrpcTransport(channel=channel))
+
+
+def storage_bucket(url: str, name: str) -> storage.Bucket:
+    """Return a bucket by Google's own client, without credentials.
+
+    :param url: of the storage server.
+    :param name: of a bucket that is there.
+    """
+    # Here, not above: most of those who need a cloud need no client of its storage, which takes a second to load.
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import storage
+
+    client = storage.Client("local-project", AnonymousCredentials(), client_options={"api_endpoint": url})
+    return client.bucket(name)
 
 
 class BackgroundCloud:

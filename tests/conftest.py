@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,3 +32,11 @@ settings.register_profile(
 )
 settings.register_profile("soak", settings.get_profile("patient"), max_examples=1000)
 settings.load_profile("patient")
+
+
+@pytest.fixture(scope="session")
+def database() -> None:
+    """Airflow's metadata database, once per process."""
+    from airflow.utils.db import initdb
+
+    initdb()

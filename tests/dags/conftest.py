@@ -30,14 +30,6 @@ BUNDLES = [
 
 
 @pytest.fixture(scope="session")
-def database() -> None:
-    """Airflow's metadata database, once per process."""
-    from airflow.utils.db import initdb
-
-    initdb()
-
-
-@pytest.fixture(scope="session")
 def private_key() -> str:
     """Key of the SSH connection."""
     key = Ed25519PrivateKey.generate()

@@ -6,10 +6,9 @@ import datetime as dt
 import json
 from typing import Any
 
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
-from localcloud.testing import BackgroundCloud
+from localcloud.testing import BackgroundCloud, storage_bucket
 
 BUCKET = "trc-local"
 Event = dict[str, Any]
@@ -17,8 +16,7 @@ Event = dict[str, Any]
 
 def bucket(cloud: BackgroundCloud) -> storage.Bucket:
     """The grant's bucket, by Google's own client."""
-    options = {"api_endpoint": cloud.endpoints.storage_api_endpoint}
-    return storage.Client("local-project", AnonymousCredentials(), client_options=options).bucket(BUCKET)
+    return storage_bucket(cloud.endpoints.storage_api_endpoint, BUCKET)
 
 
 def objects(cloud: BackgroundCloud) -> dict[str, bytes]:

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage, tpu_v2
 
 from airflow_tpu import protocol
 from localcloud.paper import PARENT, queued_resource, spot_node
 from localcloud.server import LocalCloudConfig
-from localcloud.testing import BackgroundCloud, eventually, tpu_client
+from localcloud.testing import BackgroundCloud, eventually, storage_bucket, tpu_client
 from tests.remote.machine import RUN, Machine, named, processes_with
 
 BUCKET = "trc-local"
@@ -62,8 +61,7 @@ def nodes(cloud: BackgroundCloud) -> dict[str, str]:
 
 def bucket(cloud: BackgroundCloud) -> storage.Bucket:
     """The bucket, by Google's own client."""
-    options = {"api_endpoint": cloud.endpoints.storage_api_endpoint}
-    return storage.Client("local-project", AnonymousCredentials(), client_options=options).bucket(BUCKET)
+    return storage_bucket(cloud.endpoints.storage_api_endpoint, BUCKET)
 
 
 def saved(cloud: BackgroundCloud) -> dict[str, bytes]:

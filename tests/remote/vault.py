@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
 from airflow_tpu import protocol
@@ -22,6 +21,7 @@ from airflow_tpu.core.job import JobSpec, RunRef
 from localcloud.clock import RealClock
 from localcloud.faults import FaultBook
 from localcloud.gcs import GCSServer
+from localcloud.testing import storage_bucket
 from tests.remote.machine import REPOSITORY, Machine, empty_tar, request, until
 
 PREFIX = "runs/run/checkpoints"
@@ -70,8 +70,7 @@ class Vault:
     @property
     def bucket(self) -> storage.Bucket:
         """The bucket, by Google's own client."""
-        client = storage.Client("local-project", AnonymousCredentials(), client_options={"api_endpoint": self.url})
-        return client.bucket("vault")
+        return storage_bucket(self.url, "vault")
 
     @property
     def objects(self) -> dict[str, storage.Blob]:

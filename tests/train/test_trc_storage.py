@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
 from localcloud.server import LocalCloudConfig
-from localcloud.testing import BackgroundCloud
+from localcloud.testing import BackgroundCloud, storage_bucket
 from tests.train.digits_process import DigitsRun
 
 import digits_data  # isort: skip
@@ -34,8 +33,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backgroun
 @pytest.fixture
 def bucket(cloud: BackgroundCloud) -> storage.Bucket:
     """The bucket of the grant."""
-    options = {"api_endpoint": cloud.endpoints.storage_api_endpoint}
-    return storage.Client("local-project", AnonymousCredentials(), client_options=options).bucket(BUCKET)
+    return storage_bucket(cloud.endpoints.storage_api_endpoint, BUCKET)
 
 
 def put(bucket: storage.Bucket, prefix: str, directory: Path) -> str:

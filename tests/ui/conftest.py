@@ -38,14 +38,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 @pytest.fixture(scope="session")
-def database() -> None:
-    """Airflow's metadata database, once per process."""
-    from airflow.utils.db import initdb
-
-    initdb()
-
-
-@pytest.fixture(scope="session")
 def out() -> Path:
     """Where screenshots go."""
     return pictures()
