@@ -35,7 +35,7 @@ class Addresses:
         self._claim()
 
     def take(self) -> str:
-        """Returns a free address."""
+        """Return a free address."""
         while True:
             if self._next > _LAST:
                 self._claim()
@@ -45,7 +45,7 @@ class Addresses:
                 return address
 
     def close(self) -> None:
-        """Gives the claims back."""
+        """Give the claims back."""
         while self._claims:
             self._claims.pop().close()
 

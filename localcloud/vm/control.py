@@ -37,7 +37,7 @@ class Supervision:
         self._lock = asyncio.Lock()
 
     async def order(self, verb: str) -> str:
-        """Gives an order and returns the detail of the answer.
+        """Give an order and return the detail of the answer.
 
         :raises VMError: when the supervisor is gone, silent or cannot do it.
         """
@@ -55,7 +55,7 @@ class Supervision:
         return answer.removeprefix("ok").strip()
 
     async def ended(self) -> int:
-        """Waits for the end of the process and returns its status.
+        """Wait for the end of the process and return its status.
 
         :raises TimeoutError: when it does not end.
         """
@@ -65,7 +65,7 @@ class Supervision:
             raise TimeoutError(f"process {self.process.pid} did not end") from error
 
     def hang_up(self) -> None:
-        """Closes the line, on which the supervisor kills its tree and ends. Wakes it first, if it was stopped."""
+        """Close the line, on which the supervisor kills its tree and ends. Wake it first, if it was stopped."""
         if self.process.poll() is None:
             os.kill(self.process.pid, signal.SIGCONT)
         self._writer.close()
@@ -74,7 +74,7 @@ class Supervision:
 async def supervise(
     wrapper: Sequence[str], argv: Sequence[str], environment: Mapping[str, str], errors: Path
 ) -> Supervision:
-    """Starts a supervisor.
+    """Start a supervisor.
 
     :param wrapper: command line to put before it, may be empty.
     :param argv: the SSH server's command line.

@@ -34,7 +34,7 @@ __all__ = [
 
 
 async def choose_driver(tier: str, port: int, root: Path) -> VMDriver:
-    """Returns a driver of the named tier, or with ``auto`` of the strongest one that works on this machine.
+    """Return a driver of the named tier, or with ``auto`` of the strongest one that works on this machine.
 
     :param tier: ``auto`` or one of :data:`TIERS`.
     :param port: SSH port of all workers; 0 lets the driver pick a free one.

@@ -56,11 +56,11 @@ class WorkerFiles:
         return self.directory / "host_key"
 
     def new_host_key(self) -> None:
-        """Replaces the host key; the server reads it at its next start."""
+        """Replace the host key; the server reads it at its next start."""
         self.host_key = write_host_key(self.host_key_file)
 
     def set_keys(self, keys: Iterable[SSHKey]) -> None:
-        """Replaces the authorized keys, and makes their users the login names."""
+        """Replace the authorized keys, and make their users the login names."""
         lines: dict[str, list[str]] = {}
         for key in keys:
             if not _LOGIN.fullmatch(key.user):
@@ -75,7 +75,7 @@ class WorkerFiles:
             (self.keys / user).write_text("".join(text))
 
     def log_tail(self, count: int = 10) -> str:
-        """Returns the last lines of the server's log, for error texts."""
+        """Return the last lines of the server's log, for error texts."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-count:]) or "(the log is empty)"
 
@@ -85,7 +85,7 @@ class WorkerFiles:
 
 
 def login_shell() -> str:
-    """Returns bash, the shell of TPU VM images, or what every Unix has."""
+    """Return bash, the shell of TPU VM images, or what every Unix has."""
     return next((shell for shell in ("/bin/bash", "/usr/bin/bash") if os.access(shell, os.X_OK)), "/bin/sh")
 
 
@@ -118,7 +118,7 @@ def _groups(terminals: int) -> str:
 
 
 def _terminal_group(user_namespace: bool) -> int:
-    """Returns the group of a new terminal as the worker sees it.
+    """Return the group of a new terminal as the worker sees it.
 
     sshd gives a terminal to the group ``tty`` and ends the session if it may not. It does not try when the terminal
     has that group already, so ``tty`` is defined as whatever group this machine's terminals have.

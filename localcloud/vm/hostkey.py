@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
 def write_host_key(path: Path) -> str:
-    """Writes a new private key to ``path`` (mode 0600, replaced at once) and returns ``ssh-ed25519 BASE64``."""
+    """Write a new private key to ``path`` (mode 0600, replaced at once) and return ``ssh-ed25519 BASE64``."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()

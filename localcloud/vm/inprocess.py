@@ -46,7 +46,7 @@ class InProcessWorker:
         return self._files.host_key
 
     async def kill(self) -> None:
-        """Cuts all connections, then stops and kills what can be found until nothing is found."""
+        """Cut all connections, then stop and kill what can be found until nothing is found."""
         if self.gone:
             return
         self._relay.refuse()
@@ -58,17 +58,17 @@ class InProcessWorker:
         self.gone = True
 
     async def terminate(self) -> None:
-        """Sends SIGTERM to every process."""
+        """Send SIGTERM to every process."""
         self._check()
         send(self._rows(), signal.SIGTERM)
 
     async def drop(self) -> None:
-        """Cuts the connections."""
+        """Cut the connections."""
         self._check()
         self._relay.drop()
 
     async def freeze(self) -> None:
-        """Stops the processes, and the bytes of all connections."""
+        """Stop the processes, and the bytes of all connections."""
         self._check()
         self._relay.freeze()
         running = [row for row in self._rows() if row.state not in "Tt"]
@@ -76,34 +76,34 @@ class InProcessWorker:
         self._stopped += running
 
     async def thaw(self) -> None:
-        """Continues what ``freeze`` stopped."""
+        """Continue what ``freeze`` stopped."""
         self._check()
         send(proctable.alive(self._stopped), signal.SIGCONT)
         self._stopped.clear()
         self._relay.thaw()
 
     async def refuse(self) -> None:
-        """Closes the listener."""
+        """Close the listener."""
         self._check()
         self._relay.refuse()
 
     async def accept(self) -> None:
-        """Opens the listener."""
+        """Open the listener."""
         self._check()
         await self._relay.accept()
 
     async def set_keys(self, keys: Iterable[SSHKey]) -> None:
-        """Rewrites the authorized keys, which are read at each login."""
+        """Rewrite the authorized keys, which are read at each login."""
         self._check()
         self._files.set_keys(keys)
 
     async def rotate_host_key(self) -> None:
-        """Makes a new host key, shown to the next connection."""
+        """Make a new host key, shown to the next connection."""
         self._check()
         self._files.new_host_key()
 
     def processes(self) -> list[int]:
-        """Returns what can be found."""
+        """Return what can be found."""
         return [] if self.gone else [row.pid for row in self._rows()]
 
     def _check(self) -> None:
@@ -140,12 +140,12 @@ class InProcessDriver:
         self.port = self._roster.port
 
     async def start(self, spec: WorkerSpec) -> Worker:
-        """Starts a worker."""
+        """Start a worker."""
         worker = InProcessWorker(spec, self._roster.place())
         await worker.accept()
         self._roster.enter(worker)
         return worker
 
     async def close(self) -> None:
-        """Kills all workers, and gives the addresses back."""
+        """Kill all workers, and give the addresses back."""
         await self._roster.close()

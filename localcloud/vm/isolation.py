@@ -29,16 +29,16 @@ class Isolation(Protocol):
         """Whether its workers run in a user namespace."""
 
     def wrapper(self, spec: WorkerSpec, files: WorkerFiles) -> list[str]:
-        """Returns the command line to put before the supervisor's."""
+        """Return the command line to put before the supervisor's."""
 
     def environment(self, files: WorkerFiles) -> dict[str, str]:
-        """Returns what the SSH server needs in its environment."""
+        """Return what the SSH server needs in its environment."""
 
     def end(self, supervision: Supervision) -> None:
-        """Starts the death of the tree; the process of ``supervision`` ends when the tree has."""
+        """Start the death of the tree; the process of ``supervision`` ends when the tree has."""
 
     def proves(self, status: int) -> bool:
-        """Tells whether that process, having ended with ``status``, proves the end of the tree."""
+        """Tell whether that process, having ended with ``status``, proves the end of the tree."""
 
 
 class Bubblewrap:
@@ -62,7 +62,7 @@ class Bubblewrap:
         self.user_namespace = os.getuid() != 0  # root needs none to make the others
 
     def wrapper(self, spec: WorkerSpec, files: WorkerFiles) -> list[str]:
-        """Returns the bwrap command: new PID, UTS and IPC namespaces, own account files over the machine's."""
+        """Return the bwrap command: new PID, UTS and IPC namespaces, own account files over the machine's."""
         namespaces = ["--die-with-parent", "--as-pid-1", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
         mounts = ["--dev-bind", "/", "/", "--proc", "/proc"]
         for name in ("passwd", "group", "shadow", "nsswitch.conf"):
@@ -72,11 +72,11 @@ class Bubblewrap:
         return [self._program, *namespaces, "--hostname", spec.hostname, *mounts, "--"]
 
     def environment(self, files: WorkerFiles) -> dict[str, str]:
-        """Returns nothing but a PATH: the account files are bound over the machine's."""
+        """Return nothing but a PATH: the account files are bound over the machine's."""
         return {"PATH": os.defpath}
 
     def end(self, supervision: Supervision) -> None:
-        """Kills process 1 of the namespace; bwrap itself then ends, after it."""
+        """Kill process 1 of the namespace; bwrap itself then ends, after it."""
         outer = supervision.process.pid
         for row in proctable.descendants(outer):
             if row.parent == outer and not row.ended:
@@ -109,11 +109,11 @@ class Subreaper:
         self._library = library
 
     def wrapper(self, spec: WorkerSpec, files: WorkerFiles) -> list[str]:
-        """Returns nothing: the supervisor runs bare."""
+        """Return nothing: the supervisor runs bare."""
         return []
 
     def environment(self, files: WorkerFiles) -> dict[str, str]:
-        """Returns the preload and the account files it shall read; sessions do not inherit either."""
+        """Return the preload and the account files it shall read; sessions do not inherit either."""
         return {
             "PATH": os.defpath,
             "LD_PRELOAD": str(self._library),
@@ -123,7 +123,7 @@ class Subreaper:
         }
 
     def end(self, supervision: Supervision) -> None:
-        """Lets the supervisor kill its tree."""
+        """Let the supervisor kill its tree."""
         supervision.hang_up()
 
     def proves(self, status: int) -> bool:

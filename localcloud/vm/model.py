@@ -100,34 +100,34 @@ class Worker(Protocol):
         """Whether it was killed."""
 
     async def kill(self) -> None:
-        """Ends the whole process tree by SIGKILL, the SSH server included; idempotent.
+        """End the whole process tree by SIGKILL, the SSH server included; idempotent.
 
         :raises SurvivorsLeft: when a process of the tree is alive afterwards.
         """
 
     async def terminate(self) -> None:
-        """Sends SIGTERM to the users' processes, the notice before a preemption; waits for nothing."""
+        """Send SIGTERM to the users' processes, the notice before a preemption; wait for nothing."""
 
     async def drop(self) -> None:
-        """Cuts the established SSH connections; detached processes live on."""
+        """Cut the established SSH connections; detached processes live on."""
 
     async def freeze(self) -> None:
-        """Stops every process: connections stay open and silent, new ones hang. Loses no byte."""
+        """Stop every process: connections stay open and silent, new ones hang. Lose no byte."""
 
     async def thaw(self) -> None:
-        """Continues what ``freeze`` stopped, and nothing else."""
+        """Continue what ``freeze`` stopped, and nothing else."""
 
     async def refuse(self) -> None:
-        """Closes the listener: new connections are refused, established ones live on."""
+        """Close the listener: new connections are refused, established ones live on."""
 
     async def accept(self) -> None:
-        """Opens the listener again."""
+        """Open the listener again."""
 
     async def set_keys(self, keys: Iterable[SSHKey]) -> None:
-        """Replaces the authorized keys (and login names), effective for the next login."""
+        """Replace the authorized keys (and login names), effective for the next login."""
 
     async def rotate_host_key(self) -> None:
-        """Makes a new host key; established connections live on."""
+        """Make a new host key; established connections live on."""
 
     def processes(self) -> list[int]:
         """Process ids of the tree as this machine numbers them; empty after ``kill``."""
@@ -145,13 +145,13 @@ class VMDriver(Protocol):
         """The SSH port of every worker."""
 
     async def start(self, spec: WorkerSpec) -> Worker:
-        """Starts a worker and returns when its SSH server has sent its banner.
+        """Start a worker and return when its SSH server has sent its banner.
 
         :raises VMError: when it cannot; the end of the server's log is in the text.
         """
 
     async def close(self) -> None:
-        """Kills all workers.
+        """Kill all workers.
 
         :raises SurvivorsLeft: when a process is left.
         """

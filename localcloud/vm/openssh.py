@@ -34,7 +34,7 @@ class OpenSSH:
 
 
 async def find_openssh(places: str = _PLACES) -> OpenSSH:
-    """Finds sshd and asks its version.
+    """Find sshd and ask its version.
 
     :param places: directories, separated like those of PATH.
     :raises TierUnavailable: when it is not installed.
@@ -60,12 +60,12 @@ def _prepare_chroot() -> None:
 
 
 def command(server: OpenSSH, files: WorkerFiles) -> list[str]:
-    """Returns the command line that runs the server in the foreground."""
+    """Return the command line that runs the server in the foreground."""
     return [server.path, "-D", "-f", str(files.etc / "sshd_config"), "-E", str(files.log)]
 
 
 def write_config(server: OpenSSH, files: WorkerFiles, listen: tuple[str, int], environment: Mapping[str, str]) -> None:
-    """Writes the worker's ``sshd_config``.
+    """Write the worker's ``sshd_config``.
 
     :param listen: (address, port).
     :param environment: variables of every session.

@@ -22,7 +22,7 @@ _COMMAND = 'setsid sleep 600 </dev/null >/dev/null 2>&1 & printf %s "$HOME"'
 
 
 async def open_tier(tier: str, port: int, root: Path) -> VMDriver:
-    """Returns a driver of the tier after a worker of it was started, logged in to and killed.
+    """Return a driver of the tier after a worker of it was started, logged in to and killed.
 
     A look at versions and capabilities would not do: bubblewrap may start and yet forbid what sshd needs (another
     user id, for its first stage), and whether it does depends on the kernel, on seccomp and on AppArmor.

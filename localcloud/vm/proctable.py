@@ -42,7 +42,7 @@ class Process(NamedTuple):
 
 
 def read(pid: int) -> Process | None:
-    """Returns the row of one process, or None when there is none."""
+    """Return the row of one process, or None when there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read().decode("utf-8", "replace")
@@ -64,13 +64,13 @@ def read(pid: int) -> Process | None:
 
 
 def snapshot() -> dict[int, Process]:
-    """Returns all processes; one that is born or dies meanwhile may be missing."""
+    """Return all processes; one that is born or dies meanwhile may be missing."""
     rows = (read(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
     return {row.pid: row for row in rows if row is not None}
 
 
 def descendants(root: int) -> Iterator[Process]:
-    """Yields the processes below ``root``, zombies included, each before what is below it.
+    """Yield the processes below ``root``, zombies included, each before what is below it.
 
     The kernel lists the children of a process directly, so a walk sees a small tree in well under a millisecond
     whatever else the machine runs; and a caller that stops each process as it comes finds its list of children
@@ -110,20 +110,20 @@ class _Family:
 
 
 def tree(root: int) -> list[Process]:
-    """Returns ``root`` and what is below it, without zombies."""
+    """Return ``root`` and what is below it, without zombies."""
     top = read(root)
     rows = [] if top is None else [top, *descendants(root)]
     return [row for row in rows if not row.ended]
 
 
 def alive(rows: Iterable[Process]) -> list[Process]:
-    """Returns those of ``rows`` that still run; a new process with an old pid is not one of them."""
+    """Return those of ``rows`` that still run; a new process with an old pid is not one of them."""
     now = ((row, read(row.pid)) for row in rows)
     return [row for row, current in now if current and current.started == row.started and not current.ended]
 
 
 def touching(directory: str, since: int = 0) -> Iterator[Process]:
-    """Yields the processes that work in ``directory``, have a file of it open, or name it, newest first.
+    """Yield the processes that work in ``directory``, have a file of it open, or name it, newest first.
 
     This process and its ancestors are left out: a server is usually told the directory on its command line.
 
@@ -137,7 +137,7 @@ def touching(directory: str, since: int = 0) -> Iterator[Process]:
 
 
 def ticks() -> int:
-    """Returns the present as :attr:`Process.started` would show it."""
+    """Return the present as :attr:`Process.started` would show it."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
@@ -149,7 +149,7 @@ def _ancestry(pid: int) -> Iterator[int]:
 
 
 def directory_of(row: Process) -> str:
-    """Returns where ``/proc`` tells the arguments and the like of a process; raises OSError when it is gone.
+    """Return where ``/proc`` tells the arguments and the like of a process; raise OSError when it is gone.
 
     The entry of a process whose first thread has ended is blank: one of the other threads knows.
     """

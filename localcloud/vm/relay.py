@@ -34,26 +34,26 @@ class Relay:
         return self._server is not None
 
     async def accept(self) -> None:
-        """Opens the listener, unless it is open."""
+        """Open the listener, unless it is open."""
         if self._server is None:
             self._server = await asyncio.start_server(self._connected, *self._listen)
 
     def refuse(self) -> None:
-        """Closes the listener; connections live on."""
+        """Close the listener; connections live on."""
         if self._server is not None:
             self._server.close()
             self._server = None
 
     def freeze(self) -> None:
-        """Passes no byte on from now; connections stay open."""
+        """Pass no byte on from now; connections stay open."""
         self._flowing.clear()
 
     def thaw(self) -> None:
-        """Passes bytes on again, none lost."""
+        """Pass bytes on again, none lost."""
         self._flowing.set()
 
     def drop(self) -> None:
-        """Cuts all connections on both sides."""
+        """Cut all connections on both sides."""
         for pair in self._connections:
             for writer in pair:
                 writer.transport.abort()

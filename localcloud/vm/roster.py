@@ -25,15 +25,15 @@ class Roster:
         return self._addresses.port
 
     def place(self) -> tuple[str, int]:
-        """Returns where a new worker is to listen: (address, port)."""
+        """Return where a new worker is to listen: (address, port)."""
         return self._addresses.take(), self.port
 
     def enter(self, worker: Worker) -> None:
-        """Takes a worker in, to be killed with all others; forgets those that are dead already."""
+        """Take a worker in, to be killed with all others; forget those that are dead already."""
         self._workers = [other for other in self._workers if not other.gone] + [worker]
 
     async def close(self) -> None:
-        """Kills all workers at once, and gives the addresses back.
+        """Kill all workers at once, and give the addresses back.
 
         :raises SurvivorsLeft: when a process is left.
         """

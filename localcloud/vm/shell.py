@@ -29,7 +29,7 @@ class Logins(asyncssh.SSHServer):
         return True
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        """Looks the key up in the user's file; comments do not matter."""
+        """Look the key up in the user's file; comments do not matter."""
         offered = key.export_public_key().split()[:2]
         known = {path.name: path for path in self._keys.iterdir()}
         if username not in known:
@@ -45,7 +45,7 @@ class HomeSFTP(asyncssh.SFTPServer):
         self._home = os.fsencode(home)
 
     def map_path(self, path: bytes) -> bytes:
-        """Takes relative paths from ``home``, not from where this process was started."""
+        """Take relative paths from ``home``, not from where this process was started."""
         return os.path.join(self._home, path)
 
 
@@ -65,7 +65,7 @@ class Shell:
         self.used = False
 
     async def run(self, channel: asyncssh.SSHServerProcess[bytes]) -> None:
-        """Runs one command and reports its status after its last byte of output."""
+        """Run one command and report its status after its last byte of output."""
         self.used = True
         shell = login_shell()
         process = await asyncio.create_subprocess_exec(
@@ -102,7 +102,7 @@ def _pipes(
 
 
 async def _feed(channel: asyncssh.SSHServerProcess[bytes], stdin: asyncio.StreamWriter, group: int) -> None:
-    """Passes standard input and signals on until the end of either side."""
+    """Pass standard input and signals on until the end of either side."""
     ended = False
     while not ended:
         try:
@@ -120,7 +120,7 @@ async def _feed(channel: asyncssh.SSHServerProcess[bytes], stdin: asyncio.Stream
 
 
 async def _drain(source: asyncio.StreamReader, target: asyncssh.SSHWriter[bytes]) -> None:
-    """Passes output on; when the client is gone the pipe is read on, so that the command does not block."""
+    """Pass output on; when the client is gone the pipe is read on, so that the command does not block."""
     while data := await source.read(_CHUNK):
         try:
             target.write(data)
@@ -137,5 +137,5 @@ def _report(channel: asyncssh.SSHServerProcess[bytes], status: int) -> None:
 
 
 def server_factory(keys: Path) -> Callable[[], Logins]:
-    """Returns what makes a login check per connection."""
+    """Return what makes a login check per connection."""
     return lambda: Logins(keys)

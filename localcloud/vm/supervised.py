@@ -54,7 +54,7 @@ class SupervisedWorker:
         return self._files.host_key
 
     async def kill(self) -> None:
-        """Ends the tree and proves it, by a census taken before and looked up after."""
+        """End the tree and prove it, by a census taken before and looked up after."""
         async with self._killing:
             if self.gone:
                 return
@@ -71,27 +71,27 @@ class SupervisedWorker:
             self.gone = True
 
     async def terminate(self) -> None:
-        """Sends SIGTERM to all but OpenSSH's own processes."""
+        """Send SIGTERM to all but OpenSSH's own processes."""
         await self._order("terminate")
 
     async def drop(self) -> None:
-        """Kills the sessions' server processes."""
+        """Kill the sessions' server processes."""
         await self._order("drop")
 
     async def freeze(self) -> None:
-        """Stops the tree, the supervisor excepted."""
+        """Stop the tree, the supervisor excepted."""
         await self._order("freeze")
 
     async def thaw(self) -> None:
-        """Continues what ``freeze`` stopped."""
+        """Continue what ``freeze`` stopped."""
         await self._order("thaw")
 
     async def refuse(self) -> None:
-        """Kills the listener."""
+        """Kill the listener."""
         await self._order("refuse")
 
     async def accept(self) -> None:
-        """Starts the listener and waits for its banner."""
+        """Start the listener and wait for its banner."""
         await self._order("listen")
         try:
             async with asyncio.timeout(BANNER_SECONDS):
@@ -104,12 +104,12 @@ class SupervisedWorker:
             raise VMError(f"{text}:\n{self._files.log_tail()}") from error
 
     async def set_keys(self, keys: Iterable[SSHKey]) -> None:
-        """Rewrites accounts and authorized keys, which sshd reads at each login."""
+        """Rewrite accounts and authorized keys, which sshd reads at each login."""
         self._check()
         self._files.set_keys(keys)
 
     async def rotate_host_key(self) -> None:
-        """Makes a new host key and restarts the listener, unless it was refusing."""
+        """Make a new host key and restart the listener, unless it was refusing."""
         listening = await self._order("alive") == "1"
         self._files.new_host_key()
         if listening:
@@ -117,7 +117,7 @@ class SupervisedWorker:
             await self.accept()
 
     def processes(self) -> list[int]:
-        """Returns the tree of the started process."""
+        """Return the tree of the started process."""
         return [] if self.gone else [row.pid for row in proctable.tree(self._supervision.process.pid)]
 
     async def _order(self, verb: str) -> str:
@@ -160,7 +160,7 @@ class SupervisedDriver:
         self.port = self._roster.port
 
     async def start(self, spec: WorkerSpec) -> Worker:
-        """Starts a worker; what was begun is killed when that fails."""
+        """Start a worker; what was begun is killed when that fails."""
         files = WorkerFiles(spec, self._isolation.user_namespace)
         listen = self._roster.place()
         write_config(self._server, files, listen, spec.environment)
@@ -180,12 +180,12 @@ class SupervisedDriver:
         return worker
 
     async def close(self) -> None:
-        """Kills all workers at once, and gives the addresses back."""
+        """Kill all workers at once, and give the addresses back."""
         await self._roster.close()
 
 
 async def make_driver(isolation: Isolation, port: int) -> SupervisedDriver:
-    """Returns a driver of an OpenSSH tier.
+    """Return a driver of an OpenSSH tier.
 
     :raises TierUnavailable: when OpenSSH's server is not installed.
     """

@@ -62,7 +62,7 @@ class Supervisor:
         }
 
     def listen(self) -> str:
-        """Starts the SSH server, unless it runs."""
+        """Start the SSH server, unless it runs."""
         if self._listener is None:
             self._listener = os.posix_spawn(
                 self._argv[0],
@@ -77,12 +77,12 @@ class Supervisor:
         return ""
 
     def alive(self) -> str:
-        """Answers ``1`` while the SSH server accepts connections, else ``0``."""
+        """Answer ``1`` while the SSH server accepts connections, else ``0``."""
         self.reap()
         return "0" if self._listener is None else "1"
 
     def refuse(self) -> str:
-        """Ends the SSH server's listener; its sessions are processes of their own and live on."""
+        """End the SSH server's listener; its sessions are processes of their own and live on."""
         while self._listener is not None:
             send(self._listener, signal.SIGKILL)
             self.reap()
@@ -90,21 +90,21 @@ class Supervisor:
         return ""
 
     def drop(self) -> str:
-        """Kills the server processes of all sessions, so that the kernel closes their connections."""
+        """Kill the server processes of all sessions, so that the kernel closes their connections."""
         for row in list(self._below()):  # all of them first: the children of a killed one would go elsewhere
             if row.name in SSH_NAMES and row.pid != self._listener:
                 send(row.pid, signal.SIGKILL)
         return ""
 
     def terminate(self) -> str:
-        """Sends SIGTERM to all but OpenSSH's own processes."""
+        """Send SIGTERM to all but OpenSSH's own processes."""
         for row in list(self._below()):
             if row.name not in SSH_NAMES:
                 send(row.pid, signal.SIGTERM)
         return ""
 
     def freeze(self) -> str:
-        """Stops the tree: looks and stops until two looks in a row find nothing new.
+        """Stop the tree: look and stop until two looks in a row find nothing new.
 
         A process that changes its pid every few milliseconds escapes a single pass. Once SIGSTOP is pending, the
         kernel refuses to fork, so a look without news means that nobody is left who could make a new process.
@@ -124,7 +124,7 @@ class Supervisor:
         return ""
 
     def thaw(self) -> str:
-        """Continues what :meth:`freeze` stopped; what the user had stopped stays so."""
+        """Continue what :meth:`freeze` stopped; what the user had stopped stays so."""
         for row in self._stopped.values():
             current = proctable.read(row.pid)
             if current and _key(current) == row:
@@ -133,7 +133,7 @@ class Supervisor:
         return ""
 
     def kill(self) -> str:
-        """Kills the tree. Returns when ``waitpid`` knows no child: as all orphans come here, none can be left."""
+        """Kill the tree. Return when ``waitpid`` knows no child: as all orphans come here, none can be left."""
         self.freeze()
         while self.reap():
             for row in self._below():
@@ -142,7 +142,7 @@ class Supervisor:
         return ""
 
     def reap(self) -> bool:
-        """Collects dead children, for a zombie looks alive to many. Returns whether any child is left."""
+        """Collect dead children, for a zombie looks alive to many. Return whether any child is left."""
         try:
             while pid := os.waitpid(-1, os.WNOHANG)[0]:
                 if pid == self._listener:
@@ -157,12 +157,12 @@ class Supervisor:
 
 
 def _key(row: proctable.Process) -> proctable.Process:
-    """Leaves of a row what does not change in the life of a process."""
+    """Leave of a row what does not change in the life of a process."""
     return row._replace(parent=0, state="", name="", threads=0)
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """Sends a signal; a process that is gone, or another user's (sudo), is passed over."""
+    """Send a signal; a process that is gone, or another user's (sudo), is passed over."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -170,7 +170,7 @@ def send(pid: int, number: signal.Signals) -> None:
 
 
 def prepare() -> socket.socket:
-    """Makes this process a subreaper that outlives stray signals; returns what wakes it when a signal is in."""
+    """Make this process a subreaper that outlives stray signals; return what wakes it when a signal is in."""
     libc = ctypes.CDLL(None, use_errno=True)
     for option, value in ((PR_SET_CHILD_SUBREAPER, 1), (PR_SET_PDEATHSIG, int(PARENT_DIED))):
         if libc.prctl(option, value, 0, 0, 0) != 0:
@@ -187,7 +187,7 @@ def prepare() -> socket.socket:
 
 
 def answer(supervisor: Supervisor, order: str) -> str:
-    """Carries out one order and returns the line to send back."""
+    """Carry out one order and return the line to send back."""
     action = supervisor.orders.get(order)
     if action is None:
         return f"error unknown order {order!r}"
@@ -198,7 +198,7 @@ def answer(supervisor: Supervisor, order: str) -> str:
 
 
 def serve(supervisor: Supervisor, control: socket.socket, signals: socket.socket) -> None:
-    """Answers orders until one of them is ``kill``, or until whoever gives orders is gone."""
+    """Answer orders until one of them is ``kill``, or until whoever gives orders is gone."""
     text = b""
     while True:
         ready = select.select([control, signals], [], [])[0]

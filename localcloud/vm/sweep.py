@@ -27,13 +27,13 @@ class Traces:
         self._since = proctable.ticks()  # spares the shell of a person who looks around there
 
     def rows(self, roots: Iterable[int] = ()) -> Iterator[proctable.Process]:
-        """Yields the trees below ``roots``, and what else leaves traces."""
+        """Yield the trees below ``roots``, and what else leaves traces."""
         for root in list(roots):
             yield from proctable.tree(root)
         yield from proctable.touching(self._directory, self._since)
 
     async def sweep(self, roots: Collection[int] = ()) -> list[int]:
-        """Stops and kills those processes until none is found; returns what could not be killed."""
+        """Stop and kill those processes until none is found; return what could not be killed."""
         quiet = 0
         for _ in range(_ROUNDS):
             found = send(self.rows(roots), signal.SIGSTOP)
@@ -47,7 +47,7 @@ class Traces:
 
 
 async def settled(rows: Iterable[proctable.Process]) -> list[int]:
-    """Waits until the processes, already killed, have ended; returns those that have not within a bound."""
+    """Wait until the processes, already killed, have ended; return those that have not within a bound."""
     left = proctable.alive(rows)
     for _ in range(_ROUNDS):
         if not left:
@@ -58,7 +58,7 @@ async def settled(rows: Iterable[proctable.Process]) -> list[int]:
 
 
 def send(rows: Iterable[proctable.Process], number: signal.Signals) -> list[proctable.Process]:
-    """Sends a signal to each process as it comes, unless it is gone; returns the rows."""
+    """Send a signal to each process as it comes, unless it is gone; return the rows."""
     reached = []
     for row in rows:
         try:
