@@ -1,14 +1,14 @@
 """Every day: tell before the grant ends, and fail while anything in the project is billed.
 
-What is billed fails the task at once; a zone that does not answer is asked again first. For a mail or a chat message
-give `watch` one of Airflow's notifiers as `on_failure_callback`; it takes its address from a connection. A DAG of
-yours can follow the asset `tpu-grant-notice`.
+What is billed fails the task at once; a zone that does not answer is asked again first. Notices and failures are told
+to whom `[airflow_tpu] failure_notifiers` names. A DAG of yours can follow the asset `tpu-grant-notice`.
 """
 
 from __future__ import annotations
 
 from airflow.sdk import DAG, CronTriggerTimetable
 
+from airflow_tpu.notify import failure_notices
 from airflow_tpu.operators.watch import CloudTPUGrantNoticeOperator, CloudTPUGrantWatchOperator
 
 with DAG(
@@ -17,6 +17,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     is_paused_upon_creation=False,
+    on_failure_callback=failure_notices(),
     tags=["tpu"],
     doc_md=__doc__,
 ) as dag:

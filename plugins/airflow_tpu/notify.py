@@ -1,4 +1,4 @@
-"""Who is told when a run has failed: by e-mail or Slack, through connections that Airflow has.
+"""Who is told when a run has failed or the grant ends: by e-mail or Slack, through connections that Airflow has.
 
 Parsing a DAG file imports neither provider; they are looked for when there is something to tell.
 """
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class News:
-    """A failed run in two lengths.
+    """What has happened, in two lengths.
 
     :param subject: one line.
     :param text: what happened, in plain sentences.
@@ -58,8 +58,8 @@ class News:
     @property
     def html(self) -> str:
         """For an e-mail."""
-        link = html.escape(self.link)
-        return f"<p>{html.escape(self.text)}</p>" + (f'<p><a href="{link}">{link}</a></p>' if link else "")
+        link, text = html.escape(self.link), html.escape(self.text).replace("\n", "<br>")
+        return f"<p>{text}</p>" + (f'<p><a href="{link}">{link}</a></p>' if link else "")
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,14 @@ class FailureNotice:
     target: str = ""
 
     def __call__(self, context: Context) -> None:
-        """Tell it; Airflow writes an error of the mail server or of Slack into its log and goes on."""
+        """Tell of the failure; Airflow writes an error of the mail server or of Slack into its log and goes on."""
+        self.tell(News.of(context), context)
+
+    def tell(self, news: News, context: Context) -> None:
+        """Tell something; a connection or provider that is missing is said in the log.
+
+        :param context: of Airflow, which a notifier wants to see; nothing of it is told.
+        """
         from airflow.sdk import BaseHook
         from airflow.sdk.exceptions import AirflowNotFoundException
 
@@ -90,11 +97,19 @@ class FailureNotice:
         notifier = load(path)
         if notifier is not None:
             # Not called but told to notify: the call would render the text, in which braces are just braces.
-            notifier(**arguments(self, News.of(context))).notify(context)
+            notifier(**arguments(self, news)).notify(context)
 
 
 def failure_notices() -> list[Callable[[Context], None]]:
     """Callbacks for ``on_failure_callback`` of a DAG, as ``[airflow_tpu] failure_notifiers`` names them.
+
+    :raises ConfigError: an entry is not ``connection`` or ``connection:target``.
+    """
+    return list(addressees())
+
+
+def addressees() -> list[FailureNotice]:
+    """Everybody whom ``[airflow_tpu] failure_notifiers`` names.
 
     :raises ConfigError: an entry is not ``connection`` or ``connection:target``.
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from airflow.sdk import Asset
 from airflow.sdk.execution_time.context import OutletEventAccessors
@@ -11,6 +13,7 @@ from airflow_tpu.operators.watch import NOTICE_ASSET, CloudTPUGrantNoticeOperato
 from localcloud.paper import spot_node
 from localcloud.testing import tpu_client
 from tests.hooks.site import BUCKET, INCLUDE, Site, context
+from tests.unit.mailbox import mail_server
 
 PARENT = "projects/local-project/locations/europe-west4-a"
 V2 = spot_node(accelerator_type="v2-8", runtime_version="tpu-vm-tf-2.16.1-pjrt")
@@ -63,12 +66,17 @@ def test_the_watch_does_not_guess_settings_that_may_not_be_read(site: Site, caps
     assert f"gs://{BUCKET}: its settings may not be read" in capsys.readouterr().out
 
 
-def test_a_notice_is_given_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A grant that has ended gives its notice to log, asset event and XCom, and not again the next day."""
+def end_the_grant(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the grant be one whose term is over."""
     text = (INCLUDE / "grants" / "local.yaml").read_text(encoding="utf-8")
     ended = "\n".join("start: 2020-01-01" if line.startswith("start:") else line for line in text.splitlines())
     site.storage.upload(bucket_name=BUCKET, object_name="grant.yaml", data=ended.replace("days: ", "days: 30 # "))
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", f"gs://{BUCKET}/grant.yaml")
+
+
+def test_a_notice_is_given_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grant that has ended gives its notice to log, asset event and XCom, and not again the next day."""
+    end_the_grant(site, monkeypatch)
     root = f"gs://{BUCKET}/{site.grant.prefix}/models/digits"
     for name in ("champion.json", "versions/1.json", "versions/2.json"):
         site.storage.write_json(f"{root}/{name}", {})
@@ -79,3 +87,25 @@ def test_a_notice_is_given_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> 
     assert "Models: digits (2 version(s))." in told
     assert events[Asset(NOTICE_ASSET)].extra == {"days": 0, "text": told}
     assert notice.execute(context(outlet_events=OutletEventAccessors())) == ""
+
+
+def test_a_notice_goes_by_mail(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whom the option names gets the text for the extension once; after a server that refuses, by the next try."""
+    end_the_grant(site, monkeypatch)
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__FAILURE_NOTIFIERS", "smtp_default:lab@example.org")
+    notice = CloudTPUGrantNoticeOperator(task_id="notice")
+    with mail_server() as box:
+        extra = {"disable_ssl": True, "disable_tls": True, "from_email": "airflow@example.org", "retry_limit": 0}
+        connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": box.port, "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps({**connection, "port": 1}))
+        with pytest.raises(ConnectionRefusedError):
+            notice.execute(context(outlet_events=OutletEventAccessors()))
+        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(connection))
+        for _ in range(2):
+            notice.execute(context(outlet_events=OutletEventAccessors()))
+    (mail,) = box.mails
+    assert mail["To"] == "lab@example.org"
+    assert mail["Subject"].startswith("TPU grant of local-project: The grant ended 2020-01-31")
+    body = mail.get_body()
+    assert body is not None
+    assert "For the extension request:<br>" in body.get_content()

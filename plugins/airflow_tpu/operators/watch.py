@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset
 
 from airflow_tpu.errors import Fault, GrantViolation, TransientError
+from airflow_tpu.notify import News, addressees
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ NOTICE_ASSET = "tpu-grant-notice"
 
 
 class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
-    """Give the notice that is due: 7 days and 1 day before the end, and at it; each once, by log and asset event.
+    """Give the notice that is due: 7 days and 1 day before the end, and at it; each once, by log, asset event and mail.
+
+    Whom ``[airflow_tpu] failure_notifiers`` names gets it by mail or Slack. A message that cannot be sent fails the
+    task, and all are told again by the next try.
 
     :return: the text, empty when none is due or it has been given.
     """
@@ -46,6 +50,9 @@ class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
         text = notice(bench.grant, _usage(bench, now), stage, versions_by_model(bench.storage, bench.ledger.root))
         for line in text.splitlines():
             self.log.warning("%s", line)
+        news = News(f"TPU grant of {bench.grant.project_id}: {text.splitlines()[0]}", text)
+        for addressee in addressees():
+            addressee.tell(news, context)
         context["outlet_events"][Asset(NOTICE_ASSET)].extra = {"days": stage, "text": text}
         bench.storage.write_json(uri, {"at": now.isoformat(), "text": text}, 0)
         return text
