@@ -23,7 +23,7 @@ def down(state_dir: Path) -> int:
 
     What is left after an orderly end is named, killed and looked for once more.
 
-    :returns: 0 if the cloud ended in order and nothing was left, else 1.
+    :return: 0 if the cloud ended in order and nothing was left, else 1.
     """
     processes = _processes_of(state_dir)
     orderly = _stop_server(state_dir)

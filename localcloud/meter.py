@@ -63,7 +63,7 @@ class Interval:
     ended: float | None = None
 
     def seconds(self, now: float) -> float:
-        """Return how long it lasted, or has lasted so far."""
+        """Return how long it lasted, or has lasted so far: ``now`` is on the monotonic scale."""
         return (now if self.ended is None else self.ended) - self.began
 
 
@@ -87,7 +87,7 @@ class Bill:
     gone: bool = False
 
     def row(self, now: float) -> dict[str, Any]:
-        """Return the JSON form."""
+        """Return the JSON form; ``now`` is on the monotonic scale."""
         seconds = sum(interval.seconds(now) for interval in self.ready)
         spans = [
             {"start": span.start.isoformat(), "end": span.end.isoformat() if span.end else None} for span in self.ready

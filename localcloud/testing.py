@@ -129,7 +129,7 @@ class BackgroundCloud:
         return self.cloud.faults.add({"point": point, "match": match or {}, "times": times, "params": params})
 
     def preempt(self, node: str, notice: float | None = None) -> None:
-        """Preempt a node by its id."""
+        """Preempt a node by its id, so many seconds after the notice; None for what the settings say."""
         state = self.cloud.state
         self.call(lambda: state.nodes.preempt(state.node(node), notice))
 

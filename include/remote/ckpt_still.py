@@ -14,7 +14,7 @@ class Stillness:
     """Finds the moments at which files without a manifest can be taken for a complete set.
 
     :param root: the checkpoint directory.
-    :param still_secs: how long nothing must have moved.
+    :param still_secs: seconds for which nothing must have moved.
     """
 
     def __init__(self, root: Path, still_secs: float) -> None:
@@ -45,6 +45,8 @@ class Stillness:
     def last(self, now: float, step: int | None, trusted: bool) -> Candidate | None:
         """Return what is there now that nobody writes any more.
 
+        :param now: monotonic seconds.
+        :param step: what the script reports as its progress.
         :param trusted: False if the writer was killed: what moved a moment before may be half-written.
         """
         files, links = self._look(now)

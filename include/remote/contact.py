@@ -38,6 +38,7 @@ def deadline(run: RunDir, job: dict[str, Any]) -> float | None:
 def extend(run: RunDir, until: float) -> float | None:
     """Put the deadline off; one that is not later changes nothing. Returns the deadline that counts now.
 
+    :param until: Unix seconds, as is what is returned.
     :raises FileNotFoundError: if this machine does not know the attempt.
     """
     job = run.read(protocol.JOB_FILE)

@@ -152,7 +152,10 @@ def _freeze(find: Finder) -> list[Process]:
 
 
 def wait_until_none(find: Finder, seconds: float, poll: float = 0.05) -> list[Process]:
-    """Wait until ``find`` returns nothing, at most so long; returns what is left."""
+    """Wait until ``find`` returns nothing, at most so long; returns what is left.
+
+    :param poll: seconds between two looks.
+    """
     end = time.monotonic() + seconds
     left = find()
     while left and time.monotonic() < end:

@@ -21,6 +21,8 @@ def stop(run: RunDir, grace_secs: float) -> dict[str, Any]:
     """Stop an attempt and everything it started; returns the fields of a ``stopped`` message.
 
     Doing it twice, or after the end, does no harm.
+
+    :param grace_secs: seconds between the request and the kill.
     """
     if state.look(run).name == state.ABSENT:
         return {"state": state.ABSENT, "result": None, "killed": 0, "survivors": []}

@@ -159,7 +159,7 @@ def integer(least: int, most: int) -> Callable[[Any], int]:
 
 
 def amount(most: float) -> Callable[[Any], float]:
-    """A reader of numbers from zero on."""
+    """A reader of numbers from zero to ``most``."""
 
     def read(value: Any) -> float:
         number = _number(value, _NUMBER, "must be a number")
@@ -170,7 +170,7 @@ def amount(most: float) -> Callable[[Any], float]:
 
 
 def positive(most: float) -> Callable[[Any], float]:
-    """A reader of numbers above zero."""
+    """A reader of numbers above zero, up to ``most``."""
     read_amount = amount(most)
 
     def read(value: Any) -> float:

@@ -59,7 +59,7 @@ class JobSpec:
     :param own_resource: full name of the queued resource, or else the node, that the worker belongs to: the worker
         deletes it when the deadline has passed and Airflow is not heard of any more. Empty: it never does.
     :param artifacts_uri: ``gs://bucket/prefix`` for the output and the log, which it saves before. Empty: nowhere.
-    :param abandon_secs: how long after the deadline and after the last sign of Airflow that is.
+    :param abandon_secs: seconds after the deadline and after the last sign of Airflow that is.
     :raises ConfigError: with every fault at once.
     """
 

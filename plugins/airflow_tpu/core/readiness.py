@@ -106,7 +106,12 @@ class Wait:
     until: dt.datetime
 
     def line(self, what: str, now: dt.datetime, next_check: float) -> str:
-        """One log line: what for, since when, next check, until when."""
+        """One log line: what for, since when, next check, until when.
+
+        :param what: what is waited for, in words.
+        :param now: this moment.
+        :param next_check: seconds until somebody looks again.
+        """
         began = f"{self.since:%H:%M:%S}" if now - self.since < _A_DAY else f"{self.since:%Y-%m-%d %H:%M}"
         return (
             f"waiting for {what}: {spoken(int((now - self.since).total_seconds()))} since {began} UTC, "

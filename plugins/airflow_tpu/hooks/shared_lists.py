@@ -37,7 +37,7 @@ class Fresh:
 
     @classmethod
     def from_now(cls, within: float) -> Fresh:
-        """Not older than this call."""
+        """Asked for after this call, and used by others for so many seconds."""
         return cls(within, asyncio.get_running_loop().time())
 
 
