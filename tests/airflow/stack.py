@@ -93,6 +93,10 @@ class Stack:
         """Send a signal to a component and all its processes."""
         os.killpg(self._processes[name].pid, number)
 
+    def hold(self, name: str) -> None:
+        """Let a component take nothing new; what it has started goes on."""
+        self._processes[name].send_signal(signal.SIGSTOP)
+
     def log(self, name: str) -> str:
         """What a component has said."""
         return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")

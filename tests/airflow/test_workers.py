@@ -1,4 +1,4 @@
-"""Every process that a task hangs on, killed in every phase of a run: the long form of what test_processes.py tries."""
+"""Every process that a task hangs on, killed or held in every phase of a run: the long form of test_processes.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from localcloud.testing import eventually
 from tests.airflow.runs import PATIENCE, POLL, TrainingRun
 from tests.airflow.stage import Stage
-from tests.airflow.variants import WORKING
+from tests.airflow.variants import CELERY, WORKING
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
@@ -79,3 +79,18 @@ def test_killed(
     assert set(run.until_over().values()) == {"success"}
     assert len(run.starts()) == 1
     run.assert_nothing_left(OBSERVED)
+
+
+def test_marked_failed_while_queued(stage: Stage) -> None:
+    """A task that a worker is still to take is not run any more, and the TPU that waits for it is deleted once."""
+    run = stage.run(CELERY, "marked-failed-while-queued")
+    assert to_create(run) == "create"
+    stage.stack.hold("worker")
+    run.until("train", "queued")
+    run.mark("train", "failed")
+    stage.stack.signal("worker", signal.SIGCONT)
+    tasks = run.until_over()
+    assert (tasks["create"], tasks["train"], tasks["copy"]) == ("success", "failed", "upstream_failed")
+    assert (tasks["delete"], run.state) == ("success", "failed")
+    assert run.starts() == []
+    run.assert_nothing_left()
