@@ -101,6 +101,7 @@ class Reader:
             "PATH": os.pathsep.join(str(folder) for folder in folders if folder),
             "AIRFLOW_HOME": str(self.folder / "airflow"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__PARALLELISM": "4",
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{self.port}",
             "AIRFLOW__AIRFLOW_TPU__INCLUDE_DIR": str(where / "include"),

@@ -1,4 +1,4 @@
-"""``airflow standalone`` in the background, with a local cloud in Google's place: ``standalone.py up|down``.
+"""``airflow standalone`` in the background, with a local cloud in Google's place: ``standalone.py up|down [STATUS]``.
 
 ``up`` returns when the DAGs are there; ``down`` waits for the run that was triggered meanwhile, and fails if it failed.
 """
@@ -19,7 +19,7 @@ from localcloud.testing import eventually
 HOME = Path(os.environ["HOME"])
 PID = HOME / "standalone.pid"
 START = """
-python -m localcloud up --detach --bucket trc-local=US-CENTRAL1
+python -m localcloud up --detach --bucket trc-local=US-EAST1
 python scripts/connections.py .localcloud/endpoints.json "$HOME"
 . "$HOME/connections.env"
 exec airflow standalone
@@ -36,16 +36,25 @@ def up() -> None:
     eventually(lambda: _answer("SELECT dag_id FROM serialized_dag"), lambda found: "tpu_train" in found, PATIENCE, 1.0)
 
 
-def down() -> None:
-    """Wait for the run, and end everything, whatever came of it."""
+def down(code: str) -> None:
+    """End everything; if all went well so far, wait for the run before that.
+
+    :param code: exit status of what was typed.
+    """
+    states = ["success"]
     try:
-        query = "SELECT state FROM dag_run WHERE dag_id = 'tpu_train'"
-        states = eventually(lambda: _answer(query), lambda found: bool(found) and set(found) <= ENDED, PATIENCE, 1.0)
+        if code == "0":
+            query = "SELECT state FROM dag_run WHERE dag_id = 'tpu_train'"
+            states = eventually(lambda: _answer(query), _is_over, PATIENCE, 1.0)
     finally:
         os.killpg(int(PID.read_text()), signal.SIGTERM)
         subprocess.run([sys.executable, "-m", "localcloud", "down"], check=True)
     if states != ["success"]:
         raise SystemExit(f"the run ended as {states}")
+
+
+def _is_over(states: list[str]) -> bool:
+    return bool(states) and set(states) <= ENDED
 
 
 def _answer(query: str) -> list[str]:
@@ -57,4 +66,4 @@ def _answer(query: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    {"up": up, "down": down}[sys.argv[1]]()
+    up() if sys.argv[1] == "up" else down(sys.argv[2])
