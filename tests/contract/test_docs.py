@@ -24,6 +24,8 @@ PROGRAMS: dict[tuple[str, ...], Callable[[], argparse.ArgumentParser]] = {
 MENTION = re.compile(r"`((?:airflow-tpu|airflow tpu|python -m localcloud|make) [a-z][^`]*)`")
 BLOCK = re.compile(r"^```(?:console|bash|sh)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 ANY_BLOCK = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+ANCHOR = re.compile(r"\]\((?!https?:|mailto:)([^)#]*)#([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#]+)")
 # Programs that are not ours: what they are told is for a machine with Google's command line, Docker or git.
 FOREIGN = {"gcloud", "git", "docker", "printf", "pip"}
@@ -122,3 +124,23 @@ def test_no_link_leads_nowhere(page: Path) -> None:
     text = ANY_BLOCK.sub("", page.read_text(encoding="utf-8"))
     targets = [target.split(" ")[0] for target in LINK.findall(text)]
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_link_misses_its_heading(page: Path) -> None:
+    """Each link to a part of a page leads to a heading that is there."""
+    text = ANY_BLOCK.sub("", page.read_text(encoding="utf-8"))
+    parts = [(page.parent / target if target else page, anchor) for target, anchor in ANCHOR.findall(text)]
+    assert [(target.name, anchor) for target, anchor in parts if anchor not in anchors(target)] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives to the headings of a page."""
+    titles = HEADING.findall(ANY_BLOCK.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_page_is_found_from_the_first_one() -> None:
+    """The README leads to each page of docs/, so that nobody has to know its name."""
+    linked = set(LINK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
+    assert {name_of(page) for page in PAGES if page.parent.name == "docs"} - linked == set()
