@@ -9,7 +9,7 @@ import json
 import os
 import stat
 import subprocess
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +17,15 @@ import pytest
 
 from airflow_tpu import protocol
 from airflow_tpu.core.artifacts import Manifest
-from localcloud.clock import RealClock
-from localcloud.faults import FaultBook
-from localcloud.gcs import GCSServer
 from tests.remote.machine import RUN, Machine, named
+from tests.remote.vault import Served
 
 MIB = 1024 * 1024
 ODD_NAMES = ("a#1", "100%", "x%2Fy", "q?x", "a b", "[1]*", "tab\t", ".hidden", "-x", "한글", "n" * 255)
 
 
-class Bucket:
-    """A bucket of the local cloud and what a machine pushes into it.
-
-    :param url: of the server.
-    :param faults: for the server.
-    :param server: to be asked what happened.
-    """
-
-    def __init__(self, url: str, faults: FaultBook, server: GCSServer) -> None:
-        self.url = url
-        self.faults = faults
-        self.server = server
+class Bucket(Served):
+    """A bucket of the local cloud and what a machine pushes into it."""
 
     async def push(self, machine: Machine, uri: str = "gs://art/runs/one") -> tuple[list[dict[str, Any]], Any]:
         """Push; return the messages and the manifest of the last one."""
@@ -52,27 +40,15 @@ class Bucket:
         payload = output[-messages[-1].get("length", 0) :] if messages[-1]["type"] == protocol.PUSHED else b"null"
         return messages, json.loads(payload)
 
-    def fault(self, action: str, times: int = 1, after: int = 0, **match: str) -> None:
-        """Script a fault."""
-        spec = {"point": "gcs.request", "match": match, "times": times, "after": after, "params": {"action": action}}
-        self.faults.add(spec)
-
-    @property
-    def requests(self) -> Mapping[str, int]:
-        """How many requests of each kind the server has seen."""
-        requests: Mapping[str, int] = self.server.stats()["requests"]
-        return requests
-
 
 @pytest.fixture
 async def bucket(tmp_path: Path) -> AsyncIterator[Bucket]:
     """An empty bucket ``art``."""
-    faults = FaultBook()
-    server = GCSServer(tmp_path / "gcs", RealClock(), faults)
-    server.create_bucket("art")
-    yield Bucket(await server.start(), faults, server)
-    await server.close()
-    assert faults.unused() == []
+    art = Bucket(tmp_path / "gcs", "art")
+    art.url = await art.server.start()
+    yield art
+    await art.server.close()
+    assert art.faults.unused() == []
 
 
 @pytest.fixture

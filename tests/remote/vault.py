@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import threading
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from google.cloud import storage
+from google.cloud.exceptions import NotFound
 
 from airflow_tpu import protocol
 from airflow_tpu.core.artifacts import Manifest, verify
@@ -29,32 +31,18 @@ URI = f"gs://vault/{PREFIX}"
 COUNTING = (sys.executable, str(Path(__file__).with_name("counting.py")))
 
 
-class Vault:
-    """A storage server in a thread of its own, with one bucket.
+class Served:
+    """A storage server, as a test troubles it and counts what it was asked.
 
     :param root: where it keeps its objects.
+    :param bucket: name of its one bucket.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, bucket: str) -> None:
         self.faults = FaultBook()
         self.url = ""
-        self._server = GCSServer(root, RealClock(), self.faults)
-        self._server.create_bucket("vault")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-
-    def __enter__(self) -> Vault:
-        self._thread.start()
-        self.url = asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self.server = GCSServer(root, RealClock(), self.faults)
+        self.server.create_bucket(bucket)
 
     def fault(self, action: str, times: int = 1, after: int = 0, **match: str) -> None:
         """Script a fault."""
@@ -64,8 +52,33 @@ class Vault:
     @property
     def requests(self) -> Mapping[str, int]:
         """How many requests of each kind the server has seen."""
-        requests: Mapping[str, int] = self._server.stats()["requests"]
+        requests: Mapping[str, int] = self.server.stats()["requests"]
         return requests
+
+
+class Vault(Served):
+    """A storage server in a thread of its own, with the bucket ``vault``.
+
+    :param root: where it keeps its objects.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, "vault")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> Vault:
+        self._thread.start()
+        self.url = asyncio.run_coroutine_threadsafe(self.server.start(), self._loop).result()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self.server.close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     @property
     def bucket(self) -> storage.Bucket:
@@ -86,7 +99,12 @@ class Vault:
     @property
     def manifests(self) -> dict[str, Any]:
         """Content of every manifest, by its name."""
-        return {name: json.loads(blob.download_as_bytes()) for name, blob in self.objects.items() if "MANIFEST" in name}
+        found = {}
+        for name, blob in self.objects.items():
+            if "MANIFEST" in name:
+                with contextlib.suppress(NotFound):  # the mirror has removed it since the listing
+                    found[name] = json.loads(blob.download_as_bytes())
+        return found
 
     @property
     def newest(self) -> tuple[int, str] | None:
