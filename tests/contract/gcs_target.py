@@ -11,7 +11,7 @@ import os
 import secrets
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -75,19 +75,6 @@ class RunningServer(AbstractContextManager["RunningServer"]):
         """Return an anonymous client of this server."""
         options = {"api_endpoint": self.url}
         return storage.Client(project=project, credentials=AnonymousCredentials(), client_options=options)
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Return once a condition holds.
-
-    :raises TimeoutError: if it does not within ``seconds``.
-    """
-    pause = threading.Event()
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return
-        pause.wait(0.01)
-    raise TimeoutError("the condition did not come true")
 
 
 @dataclass

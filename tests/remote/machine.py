@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 from airflow_tpu import protocol
 from airflow_tpu.core.bundle import Bundle, RunnerArchive
 from airflow_tpu.core.job import JobSpec, RunRef
+from localcloud.testing import eventually
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RUN = RunRef("run", 1)
@@ -35,13 +35,9 @@ def _works(python: str) -> bool:
     return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
-def until(condition: Callable[[], T], seconds: float = 20.0) -> T:
+def until(condition: Callable[[], T], seconds: float = 90.0) -> T:
     """Wait for other processes: return the first true value of ``condition``."""
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
-    return value
+    return eventually(condition, bool, seconds)
 
 
 class Machine:
