@@ -61,6 +61,7 @@ def test_cell(cell: Cell, cloud: BackgroundCloud, run_dag: Run) -> None:
     eventually(scene.alive, lambda count: count == 0, 30.0)
     assert names_left(cloud) == []
     check_books(cloud)
+    keep(cloud)
     if cell.state == "success":
         assert result_of(cloud) == undisturbed()
     else:
@@ -97,3 +98,12 @@ def note(cell: Cell, outcome: Any, scene: Scene) -> None:
         row = {"where": cell.where, "what": cell.what, "state": outcome.state, "tries": outcome.tries, "ends": ends}
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
+
+
+def keep(cloud: BackgroundCloud) -> None:
+    """Append the run's ledger to the file that ``scripts/soak`` leaves to the tests of the usage page."""
+    path = os.environ.get("FAULT_MATRIX_LEDGER")
+    if path:
+        lines = [json.dumps(event, sort_keys=True) for kind in ("opened", "closed") for event in events(cloud, kind)]
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("".join(f"{line}\n" for line in lines))

@@ -1,7 +1,7 @@
-"""Ledgers that real runs have left: any folder with the objects of ``gs://bucket/prefix/ledger``, at whatever depth.
+"""Ledgers that real runs have left: a file with an event a line, or a folder with the objects of a bucket's ledger.
 
-Copy one with ``gcloud storage cp -r gs://BUCKET/PREFIX/ledger FOLDER``. The one beside this file is of whole DAG runs
-against the local cloud: preemptions, stock-outs, a TPU that was never reached, a script that left nothing.
+The one beside this file is that of a soak, with one DAG run for each trouble in each phase (``scripts/soak matrix``).
+Another one comes with ``gcloud storage cp -r gs://BUCKET/PREFIX/ledger FOLDER``.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ from pathlib import Path
 
 from airflow_tpu.core.ledger import Closed, Opened, read_event
 
-REAL_RUNS = Path(__file__).with_name("ledgers") / "real_runs"
+SOAK = Path(__file__).with_name("ledgers") / "soak.jsonl"
 CHOSEN = "TPU_SAVED_LEDGER"
-"""Environment variable that names another folder, such as what a soak run has left."""
+"""Environment variable that names another file or folder."""
 
 
-def folder() -> Path:
-    """The folder to show: the chosen one, else the one of this repository."""
-    return Path(os.environ.get(CHOSEN) or REAL_RUNS)
+def chosen() -> Path:
+    """The ledger to show: the chosen one, else that of the soak."""
+    return Path(os.environ.get(CHOSEN) or SOAK)
 
 
 def saved_events(place: Path) -> list[Opened | Closed]:
-    """Every event below a folder.
+    """Every event of a file, or below a folder.
 
-    :raises LedgerError: a file with the name of an event is none.
+    :raises LedgerError: a line, or a file with the name of an event, is none.
     """
+    if place.is_file():
+        return [read_event(line) for line in place.read_text(encoding="utf-8").splitlines()]
     found = [Path(parent) / name for parent, _, names in os.walk(place) for name in names]
     wanted = sorted(path for path in found if path.name in ("opened.json", "closed.json"))
     return [read_event(path.read_bytes()) for path in wanted]

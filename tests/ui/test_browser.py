@@ -1,5 +1,5 @@
 """The page in a real Chromium, served by Airflow's own API server, over the ledger of two hundred invented incarnations
-and those that real runs have left."""
+and those of a soak."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, FrameLocator, Page, Request, Route
 
+from airflow_tpu.core.ledger import Crossing, EndReason
+from airflow_tpu.core.usage import fold
 from airflow_tpu.links.ledger import PAGE as USAGE
+from airflow_tpu.ui.parts import Reader
 from airflow_tpu.ui.snapshot import Snapshot
 from airflow_tpu.ui.views import page as view
 from tests.ui.chromium import chromium
 from tests.ui.invented import LIVING, V3, Project, closed_like, opened
-from tests.ui.made import ALL, NOW, closed, snapshot
+from tests.ui.made import ALL, CATALOGUE, NOW, closed, snapshot
 from tests.ui.made import opened as made_opened
-from tests.ui.saved import folder, moved, saved_events
+from tests.ui.saved import chosen, moved, saved_events
 from tests.ui.server import api_server
 
 pytestmark = pytest.mark.slow
@@ -68,10 +71,11 @@ def url(project: Project, database: None, tmp_path_factory: pytest.TempPathFacto
     """Address of Airflow, with a project full of everything behind it."""
     now = dt.datetime.now(dt.UTC)
     project.furnish(now)
-    hostile = replace(opened(LIVING, 9, now - dt.timedelta(days=2), V3), paid_reason=HOSTILE)
+    far = Crossing("gs://far-away/images", "US-CENTRAL1", outward=False, size=120 * 1024**3)
+    hostile = replace(opened(LIVING, 9, now - dt.timedelta(days=2), V3), paid_reason=HOSTILE, crossings=(far,))
     project.record(hostile)
     project.record(closed_like(hostile, hours=1.5))
-    for event in moved(saved_events(folder()), now - dt.timedelta(hours=1)):
+    for event in moved(saved_events(chosen()), now - dt.timedelta(hours=1)):
         project.record(event)
     with api_server(tmp_path_factory.mktemp("airflow") / "api-server.log") as address:
         yield address
@@ -259,6 +263,21 @@ def test_what_is_unknown_looks_unknown(shown: Visit, out: Path) -> None:
     assert page.locator("main dd").all_inner_texts() == ["unknown"] * 7
     sections = page.locator("main section:not(:first-child)").all_inner_texts()
     assert [text for text in sections if "unknown" not in text] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= shown.width
+
+
+@every_look
+def test_the_ledger_of_a_soak_is_shown_whole(shown: Visit, out: Path) -> None:
+    """Alone on the page, every figure of a soak's ledger can be read in every look, and nothing is cut."""
+    page, usage = shown.page, fold(moved(saved_events(chosen()), NOW), CATALOGUE, NOW)
+    data = view(snapshot(usage=usage), Reader({row.opened.dag_id for row in usage.rows}, everything=True))
+    page.route("**/airflow-tpu/data", lambda route: route.fulfill(json={"state": "ready", **data}))
+    page.reload()
+    taken = sum(row.state == EndReason.PREEMPTED for row in usage.rows)
+    page.locator("#tiles").get_by_text(f"of {len(usage.rows)} incarnation(s)").wait_for()
+    assert page.locator("#tiles div", has_text="Preemptions").locator("dd").first.inner_text() == str(taken)
+    page.screenshot(path=out / f"usage-soak-{shown.width}-{shown.theme}.png", full_page=True)
+    assert (page.evaluate(CUT), page.evaluate(CONTRAST)) == ([], [])
     assert page.evaluate("document.documentElement.scrollWidth") <= shown.width
 
 

@@ -1,9 +1,10 @@
-"""The page over the ledger that real runs have left."""
+"""The page over the ledger that a soak has left."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+from pathlib import Path
 
 from airflow_tpu.core.ledger import Closed, EndReason, Opened
 from airflow_tpu.core.month import Month
@@ -14,9 +15,9 @@ from airflow_tpu.core.usage import fold
 from airflow_tpu.ui.parts import Reader
 from airflow_tpu.ui.views import page
 from tests.ui.made import CATALOGUE, NOW, snapshot
-from tests.ui.saved import REAL_RUNS, folder, moved, saved_events
+from tests.ui.saved import SOAK, chosen, moved, saved_events
 
-EVENTS = list(moved(saved_events(folder()), NOW))
+EVENTS = list(moved(saved_events(chosen()), NOW))
 
 
 def test_everything_of_a_real_ledger_is_on_the_page() -> None:
@@ -45,18 +46,30 @@ def test_every_output_takes_a_real_ledger() -> None:
     ]
 
 
-def test_the_saved_runs_were_what_they_say() -> None:
-    """The ledger of this repository has preemptions with lost work, one TPU that never came, and ends for all."""
-    events = saved_events(REAL_RUNS)
+def test_the_soak_was_one() -> None:
+    """Some eighty runs: TPUs taken away with lost work, gone, failed and finished, each with its end."""
+    events = saved_events(SOAK)
     ends = [event for event in events if isinstance(event, Closed)]
     assert len(ends) * 2 == len(events)
-    assert {EndReason.PREEMPTED, EndReason.FINISHED} <= {event.end_reason for event in ends}
+    assert len({event.run_id for event in events if isinstance(event, Opened)}) > 75
+    assert {event.end_reason for event in ends} >= {EndReason.PREEMPTED, EndReason.VANISHED, EndReason.FINISHED}
     assert any(event.lost_seconds for event in ends if event.end_reason is EndReason.PREEMPTED)
+
+
+def test_a_folder_of_a_bucket_is_read_too(tmp_path: Path) -> None:
+    """The objects as the bucket holds them, at whatever depth, are the same ledger as the lines of the file."""
+    events = saved_events(SOAK)
+    for event in events:
+        path = tmp_path / "trc" / event.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(event.to_bytes())
+    (tmp_path / "trc" / "README.txt").write_text("no event")
+    assert sorted(map(repr, saved_events(tmp_path))) == sorted(map(repr, events))
 
 
 def test_a_ledger_can_be_moved_in_time() -> None:
     """Its last moment is the one that was asked for, and every duration is kept."""
-    events = saved_events(REAL_RUNS)
+    events = saved_events(SOAK)
     later = list(moved(events, NOW + dt.timedelta(days=1)))
     before, after = (fold(some, CATALOGUE, NOW + dt.timedelta(days=99)) for some in (events, later))
     assert [row.chip_hours for row in after.rows] == [row.chip_hours for row in before.rows]
