@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.dags.conftest import cloud, database, private_key, run_dag
+from tests.dags.conftest import cloud, private_key, run_dag
 from tests.remote.conftest import elsewhere, oldest_machine, run, vault
 
-__all__ = ["cloud", "database", "elsewhere", "oldest_machine", "private_key", "run", "run_dag", "vault"]
+__all__ = ["cloud", "elsewhere", "oldest_machine", "private_key", "run", "run_dag", "vault"]
