@@ -9,10 +9,11 @@ import pytest
 
 from airflow_tpu.core.lease import Lease
 from airflow_tpu.core.ledger import Closed, EndReason, Opened, TimeSource
-from airflow_tpu.core.tpu import Tier
+from airflow_tpu.core.tpu import Tier, TPUView
+from airflow_tpu.errors import AccessDenied
 from airflow_tpu.hooks.census import take_census
 from airflow_tpu.hooks.endings import Ending, noted, noted_ends, settled
-from airflow_tpu.hooks.release import close_incarnations, closing, delete_seen
+from airflow_tpu.hooks.release import close_incarnations, closing, delete_seen, endings_of
 from airflow_tpu.hooks.tpu_client import TPUClient
 from airflow_tpu.hooks.waits import until_gone, until_ready
 from tests.hooks.site import KEY, Site, pace
@@ -96,3 +97,21 @@ def test_a_lease_of_an_earlier_version_has_no_end() -> None:
 def test_an_end_crosses_the_trigger() -> None:
     """What a trigger hands to its task is the same end."""
     assert Ending.from_json(ending(EndReason.FAILED).to_json()) == ending(EndReason.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [("READY", EndReason.VANISHED), ("PREEMPTED", EndReason.PREEMPTED), ("CREATING", EndReason.NEVER_READY)],
+)
+def test_what_is_gone_when_it_is_deleted_was_not_alive(state: str, reason: EndReason) -> None:
+    """A list that is behind says nothing new of a TPU that the API no longer knows: its noted end stays."""
+    node = TPUView(f"projects/p/locations/us-central1-f/nodes/{FIRST}", FIRST, "us-central1-f", state)
+    (end,) = endings_of([node], [], {FIRST: None}, LATER)
+    assert end.reason is reason
+    assert settled([ending(EndReason.DELETED)], [end])[0].reason in (EndReason.DELETED, EndReason.PREEMPTED)
+
+
+def test_a_refused_delete_is_no_end() -> None:
+    """What could not be deleted lives on."""
+    node = TPUView(f"projects/p/locations/us-central1-f/nodes/{FIRST}", FIRST, "us-central1-f", "READY")
+    assert list(endings_of([node], [], {FIRST: AccessDenied("no")}, LATER)) == []
