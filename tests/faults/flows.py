@@ -28,7 +28,7 @@ from airflow_tpu.hooks.endings import noted, noted_ends, settled
 from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.ledger import LedgerStore
 from airflow_tpu.hooks.provision import Order, Provisioner, Target
-from airflow_tpu.hooks.reap import (
+from airflow_tpu.hooks.reaper import (
     Reaped,
     RunState,
     close_forgotten,
@@ -157,11 +157,11 @@ def teardown(station: Station, key: RunKey) -> None:
             await until_gone(client, key, Pace(POLL, until), asked, names)
 
     until = station.now() + GONE_WITHIN
-    names = names_of(station.ledger.open_records(key))
-    asked = station.process.run(ask(names))
+    asked = station.process.run(ask(set()))
     with contextlib.suppress(LeaseLost):
         station.leases.update(station.leases.read(key), lambda now: noted(now, asked.endings))
     asked.check()
+    names = names_of(station.ledger.open_records(key))
     station.process.run(gone(until))
     known = station.leases.find(key)
     if unseen := close_incarnations(station.ledger, known, key, settled(noted_ends(known), asked.endings)):

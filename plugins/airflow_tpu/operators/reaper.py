@@ -12,8 +12,9 @@ from airflow_tpu.operators.base import CloudTPUBaseOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_tpu.core.ledger import Opened
     from airflow_tpu.hooks.census import Census
-    from airflow_tpu.hooks.reap import Reaped
+    from airflow_tpu.hooks.reaper import Reaped
     from airflow_tpu.hooks.workbench import Workbench
 
 
@@ -27,7 +28,7 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
     TPU's own label decides.
 
     :return: what was deleted, what could not be, what else is alive in the project.
-    :raises LedgerError: the grant file could not be read; what has expired by its label was deleted all the same.
+    :raises LedgerError: the grant file or a record could not be read; what has expired was deleted all the same.
     :raises TransientError: something could not be deleted, or a zone did not answer.
     """
 
@@ -38,7 +39,7 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """One round."""
-        from airflow_tpu.hooks import reap as reaper
+        from airflow_tpu.hooks import reaper
         from airflow_tpu.hooks.census import take_census
 
         bench = self.bench(context)
@@ -47,12 +48,15 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
             _ = bench.grant
         except ConfigError as error:
             self._reap_by_labels(bench, census, error)
-        opened = bench.ledger.open_records()
+        opened, damage = _open_records(bench)
         census = bench.tpu.run(lambda client: reaper.with_unlisted(client, census, opened))
         reserved = bench.reservations.readable()
         states = reaper.lease_states(bench.leases, _run_state, settings.airflow_address())
         done = bench.tpu.run(lambda client: reaper.reap(client, census, states))
         reaper.note(bench.ledger, bench.leases, done)
+        if damage is not None:
+            self._tell(done)
+            raise damage
         left = bench.tpu.run(lambda client: reaper.what_is_left(client, census, done))
         done.closed = reaper.close_forgotten(bench.ledger, bench.leases, states, left, opened, done.endings)
         done.released = reaper.release_forgotten(bench.reservations, reserved, states, left)
@@ -66,7 +70,7 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
         }
 
     def _reap_by_labels(self, bench: Workbench, census: Census, error: ConfigError) -> NoReturn:
-        from airflow_tpu.hooks.reap import reap
+        from airflow_tpu.hooks.reaper import reap
 
         done = bench.tpu.run(lambda client: reap(client, census, None))
         self._tell(done)
@@ -91,6 +95,14 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
                 f"{', '.join(done.unreachable) or 'none'}. What lives there goes on being charged; the next round "
                 "tries again."
             )
+
+
+def _open_records(bench: Workbench) -> tuple[list[Opened], LedgerError | None]:
+    """What the ledger has open; no delete depends on a record that cannot be read."""
+    try:
+        return bench.ledger.open_records(), None
+    except LedgerError as error:
+        return [], error
 
 
 def _run_state(dag_id: str, run_id: str) -> str | None:

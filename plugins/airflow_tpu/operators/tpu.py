@@ -77,11 +77,11 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         _ = bench.tpu.endpoint
         until = dt.datetime.now(dt.UTC) + GONE_WITHIN
         self._save(bench)
-        names = self._recorded(bench)
         with phase(self.log, "Ask for the delete"):
-            asked = asyncio.run(self._ask(bench, names))
+            asked = asyncio.run(self._ask(bench, ()))
         self._note(bench, asked.endings)
         asked.check()
+        names = self._recorded(bench)
         if not asyncio.run(self._gone(bench, until, asked, names)):
             self._note(bench, asked.endings)
             self._defer_until_gone(bench, until, names)
@@ -109,12 +109,13 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
     def _recorded(self, bench: Workbench) -> list[str]:
         """Full names of what the ledger has not closed yet: a list may not show it. No delete depends on the ledger."""
         from google.api_core.exceptions import GoogleAPIError
+        from google.auth.exceptions import GoogleAuthError
 
         from airflow_tpu.hooks.census import names_of
 
         try:
             return sorted(names_of(bench.ledger.open_records(bench.key)))
-        except (ConfigError, OSError, GoogleAPIError) as error:  # requests' errors are OSErrors
+        except (ConfigError, LedgerError, OSError, GoogleAPIError, GoogleAuthError) as error:  # requests' are OSErrors
             self.log.warning("the ledger cannot be read, only the lists tell what is there: %s", error)
             return []
 
