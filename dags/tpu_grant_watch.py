@@ -9,7 +9,7 @@ from __future__ import annotations
 from airflow.sdk import DAG, CronTriggerTimetable
 
 from airflow_tpu.notify import failure_notices
-from airflow_tpu.operators.watch import CloudTPUGrantNoticeOperator, CloudTPUGrantWatchOperator
+from airflow_tpu.operators.grant_watch import CloudTPUGrantNoticeOperator, CloudTPUGrantWatchOperator
 
 with DAG(
     dag_id="tpu_grant_watch",

@@ -81,7 +81,7 @@ async def end_overdue(gcp_conn_id: str, context: Mapping[str, Any]) -> str:
 
 
 async def _end_by_label(key: RunKey, gcp_conn_id: str) -> str:
-    from airflow_tpu.core.reaping import condemn
+    from airflow_tpu.core.reaper import condemn
     from airflow_tpu.hooks.census import take_census
     from airflow_tpu.hooks.release import delete_seen
     from airflow_tpu.hooks.tpu import CloudTPUAsyncHook

@@ -9,7 +9,7 @@ from airflow_tpu.core.names import labels
 from airflow_tpu.errors import AccessDenied, LeaseLost
 from airflow_tpu.hooks.census import take_census
 from airflow_tpu.hooks.endings import noted_ends
-from airflow_tpu.hooks.reap import close_forgotten, forget_leases, lease_states, note, reap, what_is_left
+from airflow_tpu.hooks.reaper import close_forgotten, forget_leases, lease_states, note, reap, what_is_left
 from airflow_tpu.hooks.release import abandon, close_incarnations, delete_seen, request_delete
 from airflow_tpu.hooks.tpu_client import Listing, TPUClient
 from airflow_tpu.hooks.waits import until_gone, until_ready

@@ -19,7 +19,7 @@ import pytest
 from airflow_tpu.core.authorize import Permit
 from airflow_tpu.core.lease import Lease
 from airflow_tpu.core.names import RunKey
-from airflow_tpu.core.reaping import LeaseState
+from airflow_tpu.core.reaper import LeaseState
 from airflow_tpu.core.reservations import Reservations
 from airflow_tpu.core.tpu import Tier
 from airflow_tpu.errors import GrantUnknown, GrantViolation, TransientError
@@ -27,7 +27,7 @@ from airflow_tpu.hooks.artifacts import ArtifactsHook
 from airflow_tpu.hooks.census import Census, take_census
 from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.provision import Target
-from airflow_tpu.hooks.reap import release_forgotten
+from airflow_tpu.hooks.reaper import release_forgotten
 from airflow_tpu.hooks.reservations import ReservationStore
 from tests.hooks.site import BUCKET, KEY, ROOT, ZONE, Site, now
 

@@ -26,7 +26,7 @@ from airflow_tpu.errors import ConfigError, Fault
 if TYPE_CHECKING:
     from airflow_tpu.core.grant import Grant
     from airflow_tpu.core.ledger import Closed, Opened
-    from airflow_tpu.hooks.reports import ReportStore
+    from airflow_tpu.hooks.month import ReportStore
 
 RECONCILE = "reconcile"
 
@@ -98,7 +98,7 @@ def _to_folder(folder: Path, found: Usage, month: Month) -> list[str]:
 def _reports(args: argparse.Namespace, grant: Grant) -> ReportStore:
     from airflow_tpu.hooks.artifacts import ArtifactsHook
     from airflow_tpu.hooks.grant import store_root
-    from airflow_tpu.hooks.reports import ReportStore
+    from airflow_tpu.hooks.month import ReportStore
 
     return ReportStore(ArtifactsHook(args.gcp_conn_id), store_root(grant))
 

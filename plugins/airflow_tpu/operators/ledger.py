@@ -62,7 +62,7 @@ class CloudTPUMonthlyReportOperator(CloudTPUBaseOperator):
         """Read the month, fold it, write the files."""
         from airflow_tpu.core.month import Month
         from airflow_tpu.core.summary import json_summary
-        from airflow_tpu.hooks.reports import ReportStore
+        from airflow_tpu.hooks.month import ReportStore
 
         bench = self.bench(context)
         month = Month.parse(self.month) if self.month else Month.before(context["dag_run"].run_after)

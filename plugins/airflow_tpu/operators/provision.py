@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_tpu.core.lease import Lease
-    from airflow_tpu.hooks.hunt import Step
     from airflow_tpu.hooks.provision import Target
     from airflow_tpu.hooks.waits import Arrival, Illness
+    from airflow_tpu.hooks.walk import Step
     from airflow_tpu.hooks.workbench import Workbench
 
 _QUICK_POLL = 1.0
@@ -103,7 +103,7 @@ class CloudTPUProvisionOperator(FencedOperator):
 
     def _go_on(self, context: Context, bench: Workbench, lease: Lease, error: TPUError) -> Any:
         """Where only capacity is missing, ask elsewhere or wait in the triggerer; anything else ends the try."""
-        from airflow_tpu.hooks.hunt import explained, next_step
+        from airflow_tpu.hooks.walk import explained, next_step
 
         with contextlib.suppress(LeaseLost):  # then only what carries the old token is given back
             lease = bench.leases.confirm(lease)
@@ -220,9 +220,9 @@ class CloudTPUProvisionOperator(FencedOperator):
         :param node: full name or id of the node.
         :param error: what has become of it.
         """
+        from airflow_tpu.hooks.budget import newest_checkpoint
         from airflow_tpu.hooks.endings import Ending
         from airflow_tpu.hooks.release import close_ended
-        from airflow_tpu.hooks.spending import newest_checkpoint
 
         if error.at is not None:
             reason = _REASONS.get(type(error), EndReason.VANISHED)

@@ -124,7 +124,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
             self._clean_up(bench, lease)
 
     def _spend(self, context: Context, bench: Workbench, lease: Lease, error: TPUError) -> BudgetExhausted | None:
-        from airflow_tpu.hooks.spending import Ended, spend
+        from airflow_tpu.hooks.budget import Ended, spend
 
         seen = error.at if isinstance(error, TPULost) else None
         ended = Ended(error, seen or self._ended_at or dt.datetime.now(dt.UTC), self._reached)

@@ -7,9 +7,9 @@ import datetime as dt
 from airflow_tpu.core.lease import Holder
 from airflow_tpu.core.ledger import Closed, EndReason, Opened
 from airflow_tpu.core.names import RunKey
-from airflow_tpu.core.reaping import LeaseState
+from airflow_tpu.core.reaper import LeaseState
 from airflow_tpu.hooks.census import take_census
-from airflow_tpu.hooks.reap import close_forgotten, lease_states, reap
+from airflow_tpu.hooks.reaper import close_forgotten, lease_states, reap
 from airflow_tpu.hooks.tpu_client import TPUClient
 from airflow_tpu.hooks.waits import until_ready
 from localcloud.testing import eventually

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.core.lease import Lease
 from airflow_tpu.core.names import is_managed, run_of
-from airflow_tpu.core.reaping import LeaseState, Sentence, condemn, is_over
+from airflow_tpu.core.reaper import LeaseState, Sentence, condemn, is_over
 from airflow_tpu.errors import TPUError
 from airflow_tpu.hooks.census import look_again, names_of
 from airflow_tpu.hooks.endings import Ending

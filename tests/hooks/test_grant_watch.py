@@ -9,7 +9,7 @@ from airflow.sdk import Asset
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_tpu.errors import GrantViolation, TransientError
-from airflow_tpu.operators.watch import NOTICE_ASSET, CloudTPUGrantNoticeOperator, CloudTPUGrantWatchOperator
+from airflow_tpu.operators.grant_watch import NOTICE_ASSET, CloudTPUGrantNoticeOperator, CloudTPUGrantWatchOperator
 from localcloud.paper import spot_node
 from localcloud.testing import tpu_client
 from tests.hooks.site import BUCKET, INCLUDE, Site, context

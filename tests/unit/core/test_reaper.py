@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from airflow_tpu.core.names import LeaseStamp, RunKey, labels
-from airflow_tpu.core.reaping import LeaseState, condemn
+from airflow_tpu.core.reaper import LeaseState, condemn
 from airflow_tpu.core.tpu import TPUView
 
 NOW = dt.datetime(2026, 11, 27, 12, 0, tzinfo=dt.UTC)
