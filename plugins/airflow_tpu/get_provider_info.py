@@ -24,7 +24,9 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "operators": [
-            _modules("operators", "artifacts", "grant", "grant_watch", "lease", "ledger", "model", "reaper", "run", "tpu")
+            _modules(
+                "operators", "artifacts", "grant", "grant_watch", "lease", "ledger", "model", "reaper", "run", "tpu"
+            )
         ],
         "hooks": [_modules("hooks", "artifacts", "ledger", "model", "run", "tpu")],
         "triggers": [_modules("triggers", "run", "tpu")],
