@@ -82,12 +82,14 @@ def turns_green(seen: Screen, run: TrainingRun) -> None:
 
 
 def has_links(seen: Screen, run: TrainingRun) -> None:
-    """The train task leads to the TPU's page and to its artifacts."""
+    """The train task leads to the TPU's page and to its artifacts, the report to the usage page."""
     seen.open(f"{run_page(run.dag, run.name, 'train')}/details").get_by_text("Extra Links").wait_for()
     seen.keep("links")
     tpu, artifacts = map(seen.destination, ("TPU in Google Cloud", "Artifacts in Cloud Storage"))
     assert f"{CONSOLE}/compute/tpus/details/us-central1-f/{run.key.node_id(1)}?" in tpu
     assert f"{CONSOLE}/storage/browser/trc-local/airflow-tpu/runs/{run.key.name}/attempt-1?" in artifacts
+    seen.open(f"{run_page(run.dag, run.name, 'report')}/details").get_by_text("Extra Links").wait_for()
+    seen.usage_of_report().get_by_role("heading", name="Not free", exact=True).wait_for()
 
 
 def looks_around(run: TrainingRun) -> None:

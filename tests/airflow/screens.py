@@ -46,6 +46,14 @@ class Screen:
         """Go to the usage page as people do, from Airflow's navigation; returns its frame."""
         self.page.get_by_role("button", name="Browse", exact=True).click()
         self.page.get_by_role("menuitem", name="TPU usage").click()
+        return self._usage_frame()
+
+    def usage_of_report(self) -> FrameLocator:
+        """Go there by the button of a report that is open; Airflow stays in its tab for a page of its own."""
+        self.page.get_by_role("link", name="TPU usage", exact=True).click()
+        return self._usage_frame()
+
+    def _usage_frame(self) -> FrameLocator:
         frame = self.page.frame_locator("iframe[title='TPU usage']")
         frame.locator("#content").wait_for()
         return frame
