@@ -302,7 +302,8 @@ def test_triggerer_moved_then_killed(stage: Stage) -> None:
     stage.stack.signal(first, signal.SIGSTOP)
     second = eventually(run.triggerer, lambda name: name not in ("", first), PATIENCE, POLL)
     stage.stack.signal(first, signal.SIGCONT)
-    eventually(lambda: run.log("train"), lambda log: "this trigger was moved" in log, PATIENCE, POLL)
+    # In most runs Airflow calls on_kill then, not in all; that it has let go is what counts.
+    eventually(lambda: run.log("train"), lambda log: "trigger completed" in log, PATIENCE, POLL)
     stage.stack.kill(second)
     eventually(run.triggerer, lambda name: name == first, PATIENCE, POLL)
     assert (len(run.alive()), run.deletes()) == (1, {})
