@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from airflow_tpu.core.job import RunRef
+from airflow_tpu.core.plan import artifacts_uri
 from airflow_tpu.errors import AccessDenied, ArtifactsLost, ConfigError, ConnectionFailed, TPUPreempted, TPUVanished
-from airflow_tpu.hooks.collect import collect, confirm
+from airflow_tpu.hooks.collect import brought, collect, confirm, save_rest
 from airflow_tpu.hooks.follow import Follower, RunningJob
 from airflow_tpu.hooks.launch import attach, build_bundle, launch, locate
 from airflow_tpu.hooks.tpu_client import TPUClient
@@ -130,3 +132,29 @@ async def test_script_that_may_not_be_read(site: Site) -> None:
     site.cloud.add_fault("gcs.request", {"object": "scripts/*"}, action="403")
     with pytest.raises(ConfigError, match="may not be read"):
         build_bundle(bench(uri))
+
+
+async def test_rest_of_a_run_that_no_task_has_copied_is_saved(site: Site, client: TPUClient) -> None:
+    """What a run has left on its TPU is in the bucket before the delete, and is not asked for a second time."""
+    work = bench(script(site, "import os\nopen(os.environ['TRC_OUTPUT_DIR'] + '/model', 'w').write('weights')\n"))
+    lease = await ready(work, client)
+    await asyncio.to_thread(save_rest, work)
+    uri = artifacts_uri(work.conf, KEY.name, 1)
+    assert brought(work, uri) is None
+    await finished(work, client, await launch(client, work, lease, NODE))
+    await asyncio.to_thread(save_rest, work)
+    saved = brought(work, uri)
+    assert saved is not None
+    confirm(work, saved.manifest, uri)
+    assert {file.path for file in saved.manifest.files} == {"output/model", "log.txt"}
+    site.cloud.preempt(NODE_ID)
+    await asyncio.to_thread(save_rest, work)
+
+
+async def test_rest_of_a_run_whose_tpu_is_gone_is_said_to_be_lost(site: Site, client: TPUClient) -> None:
+    """With the TPU goes what was not in the bucket; the delete is told, and goes on."""
+    work = bench(script(site, ENDLESS))
+    await launch(client, work, await ready(work, client), NODE)
+    site.cloud.preempt(NODE_ID)
+    with pytest.raises(ArtifactsLost, match="lost with it"):
+        await asyncio.to_thread(save_rest, work)

@@ -108,7 +108,7 @@ def save_rest(bench: Workbench) -> None:
     :param bench: hooks and stores.
     :raises ArtifactsLost: the TPU has gone first.
     :raises TPUError: the worker cannot be reached or refused.
-    :raises TimeoutError: it took longer than :data:`SAVE_SECONDS`.
+    :raises UploadIncomplete: it took longer than :data:`SAVE_SECONDS`.
     """
     lease = bench.leases.find(bench.key)
     if lease is None or not lease.attempt_node:
@@ -116,7 +116,10 @@ def save_rest(bench: Workbench) -> None:
     uri = artifacts_uri(bench.conf, lease.key.name, lease.attempt)
     if brought(bench, uri) is None:
         _ = bench.access  # connections are read before the event loop runs
-        asyncio.run(asyncio.wait_for(collect(bench, lease, uri), SAVE_SECONDS)).tell(uri)
+        try:
+            asyncio.run(asyncio.wait_for(collect(bench, lease, uri), SAVE_SECONDS)).tell(uri)
+        except TimeoutError as error:
+            raise UploadIncomplete(f"after {SAVE_SECONDS:.0f} s the upload to {uri} had not ended") from error
 
 
 def brought(bench: Workbench, uri: str) -> Collected | None:

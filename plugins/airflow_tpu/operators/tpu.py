@@ -98,12 +98,13 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         """Save what no task has copied. No delete depends on that: what cannot be saved is lost with the TPU."""
         from airflow.sdk.exceptions import AirflowException
         from google.api_core.exceptions import GoogleAPIError
+        from google.auth.exceptions import GoogleAuthError
 
         from airflow_tpu.hooks.collect import save_rest
 
         try:
             save_rest(bench)
-        except (TPUError, AirflowException, OSError, GoogleAPIError) as error:  # requests' errors are OSErrors
+        except (TPUError, AirflowException, GoogleAPIError, GoogleAuthError, OSError) as error:  # requests' too
             self.log.warning("what the run had produced and nobody has copied is not kept: %s", error)
 
     def _recorded(self, bench: Workbench) -> list[str]:
