@@ -146,9 +146,9 @@ class TrainingRun:
         """Wait until a triggerer has written a step of the training to the task's log."""
         eventually(lambda: self.log("train"), lambda log: " done" in log.partition("starting\n")[2], PATIENCE, POLL)
 
-    def triggerer(self) -> str:
-        """Name of the triggerer that runs the trigger of the training; empty while there is none."""
-        return str((self.task("train")["triggerer_job"] or {}).get("hostname") or "")
+    def triggerer(self, task: str = "train") -> str:
+        """Name of the triggerer that runs the trigger of a task; empty while there is none."""
+        return str((self.task(task)["triggerer_job"] or {}).get("hostname") or "")
 
     def log(self, task: str, tries: int = 1) -> str:
         """The task's log, as the UI shows it."""
@@ -183,6 +183,11 @@ class TrainingRun:
         rows = self.cloud.snapshot()
         names = [row["name"].rpartition("/")[2] for kind in rows.values() for row in kind]
         return sorted(name for name in names if name.startswith(f"{self.key.name}-"))
+
+    def is_ready(self) -> bool:
+        """Whether a node of this run is READY."""
+        nodes = self.cloud.snapshot()["nodes"]
+        return any(row["state"] == "READY" for row in nodes if f"/{self.key.name}-" in row["name"])
 
     def deletes(self) -> dict[str, int]:
         """How many deletes of each node or queued resource the API has accepted."""

@@ -12,7 +12,7 @@ import pytest
 from localcloud.testing import eventually
 from tests.airflow.runs import PATIENCE, POLL, TrainingRun
 from tests.airflow.stage import Stage
-from tests.airflow.variants import CELERY, WORKING
+from tests.airflow.variants import CELERY, TRAIN, WORKING
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
@@ -28,10 +28,25 @@ def to_create(run: TrainingRun) -> str:
     return "create"
 
 
+def to_boot(run: TrainingRun) -> str:
+    """Bring a run to where its TPU is READY, but lets nobody log in yet."""
+    run.befall("vm.ssh", {"node": run.key.node_id(1)}, key_late_seconds=45)
+    run.trigger()
+    eventually(run.is_ready, bool, PATIENCE, POLL)
+    return "create"
+
+
 def to_train(run: TrainingRun) -> str:
     """Bring a run to where it trains."""
     run.trigger()
     run.until_training("running")
+    return "train"
+
+
+def to_follow(run: TrainingRun) -> str:
+    """Bring a run to where a triggerer follows its training."""
+    run.trigger()
+    run.until_training("deferred")
     return "train"
 
 
@@ -42,6 +57,14 @@ def to_copy(run: TrainingRun) -> str:
     run.trigger()
     run.let_end()
     return "copy"
+
+
+def to_delete(run: TrainingRun) -> str:
+    """Bring a run to where it waits for its TPU to be gone from the lists."""
+    run.befall("tpu.list", {"event": "delete", "name": f"*/{run.key.node_id(1)}"}, seconds=45)
+    run.trigger()
+    run.let_end()
+    return "delete"
 
 
 def kill_task(run: TrainingRun, pid: int) -> None:
@@ -61,7 +84,11 @@ def kill_scheduler(run: TrainingRun, pid: int) -> None:
 
 
 @pytest.mark.parametrize("kill", [kill_task, kill_supervisor, kill_scheduler], ids=["task", "supervisor", "scheduler"])
-@pytest.mark.parametrize("bring", [to_create, to_train, to_copy], ids=["creating", "training", "copying"])
+@pytest.mark.parametrize(
+    "bring",
+    [to_create, to_boot, to_train, to_copy, to_delete],
+    ids=["creating", "booting", "training", "copying", "deleting"],
+)
 def test_killed(
     stage: Stage,
     bring: Callable[[TrainingRun], str],
@@ -75,6 +102,21 @@ def test_killed(
     kill(run, eventually(lambda: run.task(task)["pid"], lambda pid: pid is not None, PATIENCE, POLL))
     run.until(task, "running", "success", tries=2)
     assert len(run.alive()) <= 1
+    run.let_end()
+    assert set(run.until_over().values()) == {"success"}
+    assert len(run.starts()) == 1
+    run.assert_nothing_left(OBSERVED)
+
+
+@pytest.mark.parametrize("bring", [to_create, to_follow, to_delete], ids=["creating", "training", "deleting"])
+def test_triggerer_killed(stage: Stage, bring: Callable[[TrainingRun], str], request: pytest.FixtureRequest) -> None:
+    """Another triggerer goes on with the wait, the training does not notice, and the run ends green."""
+    run = stage.run(TRAIN, f"triggerer-{request.node.callspec.id}")
+    task = bring(run)
+    run.until(task, "deferred")
+    first = eventually(lambda: run.triggerer(task), bool, PATIENCE, POLL)
+    stage.stack.kill(first)
+    stage.stack.start(first)
     run.let_end()
     assert set(run.until_over().values()) == {"success"}
     assert len(run.starts()) == 1
