@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlparse
 
-from airflow_tpu.errors import ConfigError, Fault
+from airflow_tpu.errors import ConfigError, Fault, TPUError
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off", ""})
@@ -97,3 +97,13 @@ def _is_near(host: str, allowed: frozenset[str]) -> bool:
         return ipaddress.ip_address(bare).is_private
     except ValueError:
         return False
+
+
+def cloud_failures() -> tuple[type[Exception], ...]:
+    """Everything by which talking to Google, to a TPU VM or to Airflow may fail, for those who go on without."""
+    from airflow.sdk.exceptions import AirflowException
+    from google.api_core.exceptions import GoogleAPIError
+    from google.auth.exceptions import GoogleAuthError
+
+    # OSError: a file that is missing, and every failed connection of requests.
+    return (TPUError, AirflowException, GoogleAPIError, GoogleAuthError, OSError)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.events import raise_for
-from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError, TPUError
+from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError
 from airflow_tpu.hooks.phases import phase
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
@@ -96,15 +96,12 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
 
     def _save(self, bench: Workbench) -> None:
         """Save what no task has copied. No delete depends on that: what cannot be saved is lost with the TPU."""
-        from airflow.sdk.exceptions import AirflowException
-        from google.api_core.exceptions import GoogleAPIError
-        from google.auth.exceptions import GoogleAuthError
-
         from airflow_tpu.hooks.collect import save_rest
+        from airflow_tpu.hooks.connection import cloud_failures
 
         try:
             save_rest(bench)
-        except (TPUError, AirflowException, GoogleAPIError, GoogleAuthError, OSError) as error:  # requests' too
+        except cloud_failures() as error:
             self.log.warning("what the run had produced and nobody has copied is not kept: %s", error)
 
     def _recorded(self, bench: Workbench) -> list[str]:

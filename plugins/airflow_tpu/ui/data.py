@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_tpu.core.ledger import ROOT, Closed, Opened, event_of
 from airflow_tpu.core.usage import Usage, fold
-from airflow_tpu.errors import TPUError
 from airflow_tpu.hooks.census import Census, take_census
+from airflow_tpu.hooks.connection import cloud_failures
 from airflow_tpu.hooks.grant import load_catalogue, load_grant, store_root
 from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.reading import read_many
@@ -157,16 +157,7 @@ def _attempt(source: str, read: Callable[[], T], problems: dict[str, str]) -> T 
     """What a source gives, or None with the reason noted: the page then says *unknown*, and why."""
     try:
         return read()
-    except _failures() as error:
+    except cloud_failures() as error:
         log.warning("usage page: the %s could not be read: %s", source, error)
         problems[source] = str(error) or type(error).__name__
         return None
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    from airflow.sdk.exceptions import AirflowException
-    from google.api_core.exceptions import GoogleAPIError
-    from google.auth.exceptions import GoogleAuthError
-
-    # OSError: a file that is missing, and every failed connection of requests.
-    return (TPUError, AirflowException, GoogleAPIError, GoogleAuthError, OSError)
