@@ -11,7 +11,9 @@ import pytest
 from google.cloud.tpu_v2.types import Node
 
 from airflow_tpu.core.ledger import TimeSource
+from airflow_tpu.core.names import RunKey
 from airflow_tpu.errors import DeadlineExceeded, HostLost, StockOut, TPUError, TPUPreempted, TPUVanished, TransientError
+from airflow_tpu.hooks.census import names_of
 from airflow_tpu.hooks.provision import Target
 from airflow_tpu.hooks.release import request_delete
 from airflow_tpu.hooks.tpu_client import TPUClient
@@ -19,7 +21,7 @@ from airflow_tpu.hooks.waits import not_before, until_gone, until_ready, within
 from localcloud.settings import Latencies
 from localcloud.testing import eventually_async
 from tests.hooks.conftest import Open
-from tests.hooks.site import KEY, Site, now, pace
+from tests.hooks.site import KEY, PARENT, Site, now, pace
 
 NODE_ID = KEY.node_id(1)
 STOCK_OUT = 'There is no more capacity in the zone "us-central1-f"'
@@ -186,6 +188,20 @@ async def test_gone_when_the_api_knows_nothing(site: Site, client: TPUClient) ->
     await request_delete(client, KEY)
     await until_gone(client, KEY, pace())
     assert (site.nodes(), site.queued()) == ({}, {})
+
+
+async def test_names_are_asked_for_once_the_lists_show_nothing(site: Site, client: TPUClient) -> None:
+    """While a list shows what is being deleted a look is two calls, however many records are open."""
+    await until_ready(client, await site.ensure(client), pace())
+    names = names_of(site.ledger.open_records(KEY))
+    asked = len(site.calls("GetNode"))
+    site.cloud.add_fault("tpu.operation", {"verb": "delete"}, action="never", resource="stuck")
+    await request_delete(client, KEY)
+    with pytest.raises(DeadlineExceeded):
+        await until_gone(client, KEY, pace(0.3), names=names)
+    assert len(site.calls("GetNode")) == asked
+    await until_gone(client, RunKey("another", "run"), pace(), names=[f"{PARENT}/nodes/late-1"])
+    assert len(site.calls("GetNode")) == asked + 1
 
 
 async def test_gone_does_not_wait_for_others(site: Site, client: TPUClient) -> None:

@@ -32,6 +32,7 @@ from airflow_tpu.hooks.shared_lists import Fresh
 if TYPE_CHECKING:
     from airflow_tpu.core.names import RunKey
     from airflow_tpu.core.tpu import QueuedView, TPUView
+    from airflow_tpu.hooks.census import Census
     from airflow_tpu.hooks.clock import Clock
     from airflow_tpu.hooks.provision import Target
     from airflow_tpu.hooks.tpu_client import TPUClient
@@ -218,7 +219,7 @@ async def until_gone(
     while True:
         try:
             listed = await shared_lists.census(client, fresh)
-            census = await look_again(client, listed, names)
+            census = await look_again(client, listed, _asked_for(listed, key, names))
         except (TransientError, RateLimited) as error:
             await patience.for_(f"the API to answer ({error})")
             continue
@@ -231,6 +232,15 @@ async def until_gone(
         if asked is not None:
             asked.endings[:] = settled(asked.endings, again.endings)
         await patience.for_(f"{', '.join(left)} to be gone")
+
+
+def _asked_for(listed: Census, key: RunKey, names: Iterable[str]) -> set[str]:
+    """Whom a wait for the end has to ask for by name: what it would delete once more by a list that may be behind.
+
+    The names that no list may show matter once the lists show nothing else; until then the wait goes on anyway.
+    """
+    ours = listed.all_ours(key)
+    return {item.name for item in ours if item.phase is not Phase.DELETING} if ours else set(names)
 
 
 async def within(seconds: float, wait: Awaitable[T]) -> T | None:
