@@ -25,6 +25,7 @@ from airflow_tpu.errors import (
     TPULost,
     TPUMaintenance,
     TPUPreempted,
+    TPUVanished,
 )
 from airflow_tpu.hooks.endings import noted_ends
 from airflow_tpu.hooks.grant import store_root
@@ -32,9 +33,9 @@ from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.ledger import LedgerStore
 from airflow_tpu.hooks.provision import Provisioner
 from airflow_tpu.hooks.tpu_client import TPUClient
-from airflow_tpu.hooks.waits import until_ready
+from airflow_tpu.hooks.waits import until_gone, until_ready
 from airflow_tpu.operators.run import CloudTPUTrainOperator
-from tests.hooks.site import BUCKET, KEY, ZONE, Site, now, pace
+from tests.hooks.site import BUCKET, KEY, PARENT, ZONE, Site, now, pace
 
 NODE_ID = KEY.node_id(1)
 SECOND = dt.timedelta(seconds=1)
@@ -107,6 +108,30 @@ def test_ledger_ends_when_the_loss_was_seen(
         training.wake(error_event(kind("gone", seen)))
     (closed,) = training.closed
     assert (closed.node_id, closed.ended_at, closed.end_reason) == (NODE_ID, seen, reason)
+
+
+async def test_delete_by_somebody_else_that_fails(training: Training, client: TPUClient) -> None:
+    """Seen going, its end is noted and not yet in the ledger: found alive by the next try the TPU is used again."""
+    seen = now() - SECOND
+    with pytest.raises(TPUVanished):
+        training.wake(error_event(TPUVanished("somebody deletes it", seen)))
+    assert (training.closed, [end.at for end in noted_ends(training.leases.read(KEY))]) == ([], [seen])
+    target = await training.site.ensure(client)
+    assert (target.node_id, training.closed, noted_ends(training.leases.read(KEY))) == (NODE_ID, [], [])
+
+
+async def test_delete_by_somebody_else_that_takes_effect(training: Training, client: TPUClient) -> None:
+    """The next try finds it gone: the ledger has the end as it was seen, with what was lost."""
+    seen = now() - SECOND
+    with pytest.raises(TPUVanished):
+        training.wake(error_event(TPUVanished("somebody deletes it", seen)))
+    await client.delete_node(f"{PARENT}/nodes/{NODE_ID}")
+    await until_gone(client, KEY, pace())
+    await training.site.ensure(client)
+    (closed,) = training.closed
+    assert (closed.ended_at, closed.end_reason) == (seen, EndReason.VANISHED)
+    assert training.lease.attempt_at is not None
+    assert closed.lost_seconds == pytest.approx((seen - training.lease.attempt_at).total_seconds())
 
 
 def test_last_loss_ends_the_ledger_too(training: Training) -> None:

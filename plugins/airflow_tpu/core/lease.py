@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from airflow_tpu.core.budget import Spent
+from airflow_tpu.core.interruption import Reached
 from airflow_tpu.core.ledger import EndReason, TimeSource
 from airflow_tpu.core.names import LeaseStamp, RunKey
 from airflow_tpu.core.walk import Choice, Hunt
@@ -28,6 +29,7 @@ class Life:
     :param ended_at: when its READY time ended if the delete that was asked for takes effect, None before.
     :param end_reason: why it ended.
     :param end_source: whose clock that is.
+    :param end_safe: the newest checkpoint in the bucket then, None if nobody looked.
     """
 
     ready_at: dt.datetime | None = None
@@ -39,6 +41,7 @@ class Life:
     ended_at: dt.datetime | None = None
     end_reason: EndReason | None = None
     end_source: TimeSource = TimeSource.OBSERVED
+    end_safe: Reached | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -51,7 +54,8 @@ class Life:
         times = {name: _instant(data.get(name)) for name in _LIFE_TIMES}
         reason = EndReason(data["end_reason"]) if data.get("end_reason") else None
         sources = {name: TimeSource(data.get(name, TimeSource.OBSERVED)) for name in ("source", "end_source")}
-        return cls(**{**data, **times, **sources, "end_reason": reason})
+        safe = Reached.from_json(data["end_safe"]) if data.get("end_safe") is not None else None
+        return cls(**{**data, **times, **sources, "end_reason": reason, "end_safe": safe})
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,9 @@ def noted(lease: Lease, endings: Iterable[Ending]) -> Lease:
     :param endings: what the deletes brought.
     """
     for end in settled(noted_ends(lease), endings):
-        lease = lease.with_life(end.node_id, ended_at=end.at, end_reason=end.reason, end_source=end.source)
+        lease = lease.with_life(
+            end.node_id, ended_at=end.at, end_reason=end.reason, end_source=end.source, end_safe=end.safe
+        )
     return lease
 
 
@@ -92,7 +94,7 @@ def alive_again(lease: Lease, node_id: str) -> Lease:
     :param node_id: the incarnation.
     """
     # While the delete was under way nothing was charged: its READY time is no longer known to the second.
-    return lease.with_life(node_id, source=TimeSource.OBSERVED, ended_at=None, end_reason=None)
+    return lease.with_life(node_id, source=TimeSource.OBSERVED, ended_at=None, end_reason=None, end_safe=None)
 
 
 def noted_ends(lease: Lease | None) -> list[Ending]:
@@ -110,4 +112,4 @@ def noted_end(lease: Lease | None, node_id: str) -> Ending | None:
     life = lease.life(node_id) if lease is not None else None
     if life is None or life.ended_at is None or life.end_reason is None:
         return None
-    return Ending(node_id, life.ended_at, life.end_reason, life.end_source)
+    return Ending(node_id, life.ended_at, life.end_reason, life.end_source, life.end_safe)

@@ -27,6 +27,7 @@ from airflow_tpu.errors import (
     TPUMaintenance,
     TPUPreempted,
     TPUStopped,
+    TPUVanished,
     TransientError,
     WindowClosed,
 )
@@ -211,9 +212,10 @@ class CloudTPUProvisionOperator(FencedOperator):
         self._clean_up(bench, lease)
 
     def close_lost(self, bench: Workbench, lease: Lease, node: str, error: TPULost) -> None:
-        """End a lost incarnation in the ledger when its loss was seen: a wait before the next try costs nothing.
+        """End a lost incarnation when its loss was seen: a wait before the next try costs nothing.
 
-        What is still there after it was given up (a silent host) is deleted, which ends it.
+        One that somebody deletes is only noted: the delete may fail, and the TPU be charged again. What is still there
+        after it was given up (a silent host) is deleted, which ends it.
 
         :param bench: hooks and stores.
         :param lease: this attempt's lease.
@@ -222,12 +224,15 @@ class CloudTPUProvisionOperator(FencedOperator):
         """
         from airflow_tpu.hooks.budget import newest_checkpoint
         from airflow_tpu.hooks.endings import Ending
-        from airflow_tpu.hooks.release import close_ended
+        from airflow_tpu.hooks.release import close_ended, note_ends
 
         if error.at is not None:
             reason = _REASONS.get(type(error), EndReason.VANISHED)
             ending = Ending(node.rsplit("/", 1)[-1], error.at, reason, TimeSource.OBSERVED, newest_checkpoint(bench))
-            close_ended(bench.ledger, lease, lease.key, [ending])
+            if isinstance(error, TPUVanished):
+                note_ends(bench.leases, bench.ledger, lease.key, [ending])
+            else:
+                close_ended(bench.ledger, lease, lease.key, [ending])
         elif isinstance(error, HostLost):
             self._clean_up(bench, lease)
 
