@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from localcloud.server import LocalCloudConfig
 from localcloud.testing import BackgroundCloud
 from tests.airflow import variants
 from tests.airflow.runs import SCRIPT
+from tests.airflow.settings import connections
 from tests.airflow.stack import Stack
 from tests.airflow.stage import Stage
 from tests.dags.evidence import BUCKET, upload
@@ -35,13 +33,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, airflow_cloud: BackgroundClo
     """Airflow, up and healthy; afterwards none of its processes is left."""
     dags = tmp_path_factory.mktemp("dags")
     variants.write(dags)
-    key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    ssh = {"conn_type": "ssh", "login": "trainer", "extra": {"private_key": key.decode()}}
-    connections = {
-        "AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT": json.dumps(airflow_cloud.endpoints.airflow_connection()),
-        "AIRFLOW_CONN_TPU_SSH_DEFAULT": json.dumps(ssh),
-    }
-    with Stack(tmp_path_factory.mktemp("airflow"), dags, connections) as running:
+    with Stack(tmp_path_factory.mktemp("airflow"), dags, connections(airflow_cloud)) as running:
         yield running
     assert running.survivors() == []
 

@@ -7,6 +7,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from localcloud.testing import BackgroundCloud
 from tests.airflow.installed import write_metadata
 from tests.scripts.whole_chain import ROOT
 
@@ -69,6 +73,16 @@ def furnish(home: Path) -> None:
     """Write who may log in, and make Airflow believe that the package is installed."""
     (home / _PASSWORDS).write_text(json.dumps({"admin": PASSWORD}), encoding="utf-8")
     write_metadata(home / _SITE)
+
+
+def connections(cloud: BackgroundCloud) -> dict[str, str]:
+    """Airflow's connections to a local cloud, by the name of their environment variable."""
+    key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    ssh = {"conn_type": "ssh", "login": "trainer", "extra": {"private_key": key.decode()}}
+    return {
+        "AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT": json.dumps(cloud.endpoints.airflow_connection()),
+        "AIRFLOW_CONN_TPU_SSH_DEFAULT": json.dumps(ssh),
+    }
 
 
 def environment(home: Path, dags: Path, servers: Servers) -> dict[str, str]:
