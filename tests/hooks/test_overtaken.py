@@ -97,6 +97,18 @@ async def test_old_attempt_leaves_a_waiting_request_to_the_newer(site: Site, cli
     await until_gone(client, KEY, pace())
 
 
+async def test_delete_needs_no_lease_that_can_be_read(site: Site, client: TPUClient) -> None:
+    """An attempt that is ended while the bucket refuses it deletes what carries its token, and keeps its books later."""
+    lease = site.lease()
+    await until_ready(client, await site.provisioner(client).ensure(site.order(), lease), pace())
+    site.cloud.add_fault("gcs.request", {"object": f"*leases/{KEY.name}*"}, times=1000, action="403")
+    assert (await abandon(client, site.leases, site.ledger, KEY, "another token")).endings == []
+    assert site.nodes() == {FIRST: "READY"}
+    done = await abandon(client, site.leases, site.ledger, KEY, lease.token)
+    assert [end.node_id for end in done.endings] == [FIRST]
+    await until_gone(client, KEY, pace())
+
+
 async def test_ended_attempt_notes_what_it_deletes(site: Site, client: TPUClient) -> None:
     """A TPU that was READY before anybody had seen it is counted although its attempt is ended by a person."""
     lease = site.lease()

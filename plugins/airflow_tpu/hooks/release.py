@@ -18,6 +18,7 @@ from airflow_tpu.core.names import token_of
 from airflow_tpu.core.tpu import Phase, QueuedView, TPUView
 from airflow_tpu.errors import TPUError, TransientError
 from airflow_tpu.hooks.census import Census, look_again, own_names, take_census
+from airflow_tpu.hooks.connection import cloud_failures
 from airflow_tpu.hooks.endings import Ending, noted, noted_end, settled
 from airflow_tpu.hooks.metrics import count
 
@@ -116,12 +117,10 @@ async def abandon(client: TPUClient, leases: LeaseStore, ledger: LedgerStore, ke
     :param key: whose.
     :param token: of the attempt that ends.
     """
-    from google.api_core.exceptions import GoogleAPIError
-
     lease = None
     try:
         lease = leases.find(key)
-    except (OSError, GoogleAPIError) as error:  # requests' errors are OSErrors
+    except cloud_failures() as error:
         log.warning("the lease cannot be read (%s): only the token on the TPU decides", error)
     if lease is not None and lease.token != token:
         log.info("a newer attempt holds the lease of %s: its TPU is left to that one", key.name)
@@ -132,7 +131,7 @@ async def abandon(client: TPUClient, leases: LeaseStore, ledger: LedgerStore, ke
     done = await delete_seen(client, census, key, token)
     try:
         note_ends(leases, ledger, key, done.endings)
-    except (OSError, GoogleAPIError, TransientError) as error:
+    except cloud_failures() as error:
         log.warning("the end cannot be noted (%s): whoever sees the TPU gone takes that for its end", error)
     return done
 

@@ -106,14 +106,12 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
 
     def _recorded(self, bench: Workbench) -> list[str]:
         """Full names of what the ledger has not closed yet: a list may not show it. No delete depends on the ledger."""
-        from google.api_core.exceptions import GoogleAPIError
-        from google.auth.exceptions import GoogleAuthError
-
         from airflow_tpu.hooks.census import names_of
+        from airflow_tpu.hooks.connection import cloud_failures
 
         try:
             return sorted(names_of(bench.ledger.open_records(bench.key)))
-        except (ConfigError, LedgerError, OSError, GoogleAPIError, GoogleAuthError) as error:  # requests' are OSErrors
+        except cloud_failures() as error:
             self.log.warning("the ledger cannot be read, only the lists tell what is there: %s", error)
             return []
 
