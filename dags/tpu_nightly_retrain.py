@@ -7,7 +7,6 @@ The promotion emits the asset `tpu-model-digits`; its extra is the model's manif
 
 from __future__ import annotations
 
-from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, CronTriggerTimetable
 
 from airflow_tpu.deadlines import deadline_alerts
@@ -17,6 +16,7 @@ from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.ledger import CloudTPUUsageReportOperator
 from airflow_tpu.operators.model import CloudTPUPromoteModelOperator, CloudTPUSkipUnchangedOperator
 from airflow_tpu.operators.run import CloudTPUTrainOperator
+from airflow_tpu.operators.verdict import CloudTPUVerdictOperator
 from airflow_tpu.params import train_params
 from airflow_tpu.task_groups import tpu_session
 
@@ -52,10 +52,10 @@ with DAG(
         outlets=[Asset(f"tpu-model-{MODEL}")],
     )
     report = CloudTPUUsageReportOperator(task_id="report", conf=CONF, trigger_rule="all_done_min_one_success")
-    # A leaf of its own: teardown and report succeed after a failed training, the run must not; a skip is no failure.
-    verdict = EmptyOperator(task_id="verdict", trigger_rule="none_failed")
+    # The last of all: teardown and report succeed after a failed training, the run must not; a skip is no failure.
+    verdict = CloudTPUVerdictOperator(task_id="verdict")
 
     changed >> check_grant >> session.setup
     session.delete >> report
     [copy, session.delete] >> promote
-    [copy, session.delete, promote] >> verdict
+    [promote, report] >> verdict

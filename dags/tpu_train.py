@@ -8,7 +8,7 @@
 | `copy` | verifies the artifacts in the bucket |
 | `delete` | deletes the TPU, whatever has happened, and waits until it is gone |
 | `report` | chip-hours, what they would have cost, and what of it is not free |
-| `verdict` | makes a failed training a failed run |
+| `verdict` | makes a run in which a task has failed a failed run |
 
 The pages of TPU and artifacts are *Extra Links* in the details of a task; all TPUs are in *Browse, TPU usage*.
 To stop a run mark `train` as failed: its TPU is deleted. To go on, clear `train`.
@@ -16,7 +16,6 @@ To stop a run mark `train` as failed: its TPU is deleted. To go on, clear `train
 
 from __future__ import annotations
 
-from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
 from airflow_tpu.deadlines import deadline_alerts
@@ -24,6 +23,7 @@ from airflow_tpu.operators.artifacts import CloudTPUArtifactsToGCSOperator
 from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.ledger import CloudTPUUsageReportOperator
 from airflow_tpu.operators.run import CloudTPUTrainOperator
+from airflow_tpu.operators.verdict import CloudTPUVerdictOperator
 from airflow_tpu.params import train_params
 from airflow_tpu.task_groups import tpu_session
 
@@ -45,9 +45,9 @@ with DAG(
         copy = CloudTPUArtifactsToGCSOperator(task_id="copy", **session.arguments)
         train >> copy
     report = CloudTPUUsageReportOperator(task_id="report", conf=CONF, trigger_rule="all_done")
-    # A leaf of its own: the teardown and the report succeed after a failed training, the run must not.
-    verdict = EmptyOperator(task_id="verdict")
+    # The last of all: teardown and report succeed after a failed training, the run must not.
+    verdict = CloudTPUVerdictOperator(task_id="verdict")
 
     check_grant >> session.setup
     session.delete >> report
-    [copy, session.delete] >> verdict
+    [copy, report] >> verdict

@@ -25,7 +25,17 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "operators": [
             _modules(
-                "operators", "artifacts", "grant", "grant_watch", "lease", "ledger", "model", "reaper", "run", "tpu"
+                "operators",
+                "artifacts",
+                "grant",
+                "grant_watch",
+                "lease",
+                "ledger",
+                "model",
+                "reaper",
+                "run",
+                "tpu",
+                "verdict",
             )
         ],
         "hooks": [_modules("hooks", "artifacts", "ledger", "model", "run", "tpu")],

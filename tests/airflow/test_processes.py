@@ -118,13 +118,14 @@ def test_marked_success_while_deferred(run: TrainingRun) -> None:
 
 @together(TRAIN)
 def test_run_marked_failed_and_deleted(run: TrainingRun) -> None:
-    """A run that goes on cannot be deleted; marked failed it leaves nothing, and can."""
+    """A run that goes on cannot be deleted; marked failed it ends as failed and leaves nothing, and can."""
     run.trigger()
     run.until_training("deferred")
     assert run.delete() == 409
     run.mark_run("failed")
     tasks = run.until_over()
     assert (tasks["train"], tasks["copy"], tasks["delete"]) == ("failed", "skipped", "success")
+    assert (tasks["verdict"], run.state) == ("failed", "failed")
     run.assert_nothing_left(SEEN_LATE)
     assert run.delete() == 204
 

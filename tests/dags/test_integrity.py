@@ -111,13 +111,14 @@ def test_waiting_tasks_survive_the_loss_of_a_worker(train: Any) -> None:
         assert task.retry_policy is not None
 
 
-def test_verdict_is_a_leaf_below_copy_and_delete(train: Any) -> None:
-    """Teardown and report succeed after a failed training; the verdict makes the run as red as the training was."""
-    verdict = train.get_task("verdict")
-    assert verdict.downstream_task_ids == set()
-    assert verdict.upstream_task_ids == {"copy", "delete"}
-    assert verdict.trigger_rule == "all_success"
-    assert not verdict.is_teardown
+def test_verdict_is_the_one_task_by_which_a_run_is_judged(bag: Any) -> None:
+    """Everything is above it, and Airflow skips it in no case: a teardown without a setup, whose failure counts."""
+    for dag in (bag.dags[dag_id] for dag_id in ("tpu_train", "tpu_nightly_retrain")):
+        verdict = dag.get_task("verdict")
+        assert [task.task_id for task in dag.leaves] == ["verdict"]
+        assert verdict.get_flat_relative_ids(upstream=True) == set(dag.task_ids) - {"verdict"}
+        assert (verdict.is_teardown, verdict.on_failure_fail_dagrun) == (True, True)
+        assert not any(task.is_setup for task in verdict.upstream_list)
 
 
 def test_report_runs_whatever_happened(train: Any) -> None:

@@ -171,7 +171,7 @@ def test_script_without_output_fails(cloud: BackgroundCloud, run_dag: Run) -> No
     outcome = run_dag(script=upload(cloud, "scripts/nothing.py", "print('all done')\n"), provisioning="node")
     assert outcome.state == "failed"
     assert (outcome.tasks["train"], outcome.tasks["copy"]) == ("success", "failed")
-    assert (outcome.tasks["delete"], outcome.tasks["verdict"]) == ("success", "upstream_failed")
+    assert (outcome.tasks["delete"], outcome.tasks["verdict"]) == ("success", "failed")
     assert outcome.tries["copy"] == 1
     assert "left no file in TRC_OUTPUT_DIR" in outcome.log
     assert any(name.endswith("/attempt-1/log.txt") for name in objects(cloud))

@@ -55,7 +55,8 @@ def test_failing_script_loses_its_tpu_but_not_its_work(cloud: BackgroundCloud, r
     assert outcome.tasks["train"] == "failed"
     assert outcome.tasks["delete"] == "success"
     assert outcome.tasks["report"] == "success"
-    assert outcome.tasks["verdict"] == "upstream_failed"
+    assert outcome.tasks["verdict"] == "failed"
+    assert "copy (upstream_failed), train (failed)" in outcome.log
     assert outcome.tries["train"] == 1
     assert "exit code 3" in outcome.log
     assert "about to fail" in outcome.log

@@ -1,4 +1,4 @@
-"""What Airflow says of the task that this process, or this trigger, works for."""
+"""What Airflow says of the tasks of the run that this process, or this trigger, works for."""
 
 from __future__ import annotations
 
@@ -22,3 +22,17 @@ def task_state(key: RunKey, task_id: str) -> str | None:
     )
     # A mapped task is answered under its id and index; one was asked for, so there is one answer.
     return next(iter(states.get(key.run_id, {}).values()), None)
+
+
+def task_states(dag_id: str, run_id: str, task_ids: list[str]) -> dict[str, str | None]:
+    """State of several tasks of a run as they are now.
+
+    :param dag_id: the DAG.
+    :param run_id: the run.
+    :param task_ids: which tasks.
+    :return: by task; each instance of a mapped one under its id and index. None: it has no state yet.
+    """
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    states = RuntimeTaskInstance.get_task_states(dag_id=dag_id, task_ids=task_ids, run_ids=[run_id])
+    return dict(states.get(run_id, {}))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
 from airflow_tpu.operators.artifacts import CloudTPUArtifactsToGCSOperator
 from airflow_tpu.operators.run import CloudTPUTrainOperator
+from airflow_tpu.operators.verdict import CloudTPUVerdictOperator
 from airflow_tpu.params import train_params
 from airflow_tpu.task_groups import tpu_session
 
@@ -20,7 +20,7 @@ def train_dag(dag_id: str, deferrable: bool) -> DAG:
             train = CloudTPUTrainOperator(task_id="train", **session.arguments)
             copy = CloudTPUArtifactsToGCSOperator(task_id="copy", **session.arguments)
             train >> copy
-        [copy, session.delete] >> EmptyOperator(task_id="verdict")
+        [copy, session.delete] >> CloudTPUVerdictOperator(task_id="verdict")
     return dag
 
 
