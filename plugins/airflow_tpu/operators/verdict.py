@@ -21,6 +21,7 @@ class CloudTPUVerdictOperator(BaseOperator):
     this is the last task, below everything else. It makes itself a teardown without a setup, the one kind of task that
     Airflow 3.3 skips in no case.
 
+    :param retries: tries after the first, for a worker that dies; a failure of the run is not tried again.
     :raises AirflowFailException: names the tasks that have failed.
     """
 
