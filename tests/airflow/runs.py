@@ -13,6 +13,7 @@ from urllib.parse import quote
 import psutil
 
 from airflow_tpu.core.names import RunKey
+from localcloud.audit import entries
 from localcloud.testing import BackgroundCloud, eventually
 from tests.airflow.stack import Stack
 from tests.compose.rest import Client
@@ -20,7 +21,7 @@ from tests.dags.evidence import BUCKET, bucket
 
 PATIENCE = 300.0
 """Seconds for whatever has to happen: many runs share two slow cores. Nothing waits that long when all is well."""
-POLL = 1.0
+POLL = 2.0
 """Seconds between two looks: each is work for the api-server, and a dozen runs are looked at."""
 OVER = ("success", "failed", "upstream_failed", "skipped", "removed")
 SCRIPT = f"gs://{BUCKET}/scripts/steady.py"
@@ -189,13 +190,17 @@ class TrainingRun:
         nodes = self.cloud.snapshot()["nodes"]
         return any(row["state"] == "READY" for row in nodes if f"/{self.key.name}-" in row["name"])
 
-    def deletes(self) -> dict[str, int]:
-        """How many deletes of each node or queued resource the API has accepted."""
-        found: dict[str, int] = {}
-        for call in self.cloud.call(lambda: list(self.cloud.cloud.meter.audit.calls)):
-            name = call.resource.rpartition("/")[2]
-            if call.code == 0 and "/Delete" in call.method and name.startswith(f"{self.key.name}-"):
-                found[name] = found.get(name, 0) + 1
+    def deletes(self) -> dict[str, set[str]]:
+        """Delete operations of each node or queued resource.
+
+        Who is ended and the teardown may ask in the same moment; the second then gets the operation of the first.
+        """
+        found: dict[str, set[str]] = {}
+        for entry in entries(self.cloud.cloud.config.state_dir):
+            payload = entry["protoPayload"]
+            name = payload["resourceName"].rpartition("/")[2]
+            if "operation" in entry and ".Delete" in payload["methodName"] and name.startswith(f"{self.key.name}-"):
+                found.setdefault(name, set()).add(entry["operation"]["id"])
         return found
 
     def ledger(self) -> dict[str, dict[str, Any]]:
@@ -228,7 +233,7 @@ class TrainingRun:
         assert self.alive() == []
         assert self.name not in self.cloud.cloud.faults.unused()
         deletes = self.deletes()
-        assert set(deletes.values()) <= {1}, deletes
+        assert all(len(operations) == 1 for operations in deletes.values()), deletes
         ledger, metered = self.ledger(), self.metered()
         assert all("closed" in events for events in ledger.values()), ledger
         assert -0.5 <= self.charged() - metered <= charged_more, (metered, ledger)

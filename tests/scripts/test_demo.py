@@ -50,6 +50,7 @@ def test_the_demo_trains_a_model_and_the_bill_is_right(place: Place) -> None:
     assert place.survivors() == []
 
 
+@pytest.mark.soak
 def test_a_failing_script_makes_the_demo_fail_and_leaves_nothing(place: Place) -> None:
     """A script that does not exist ends the demo with an exit code, a reason and no process left."""
     result = place.run("demo", '{"script": "nowhere.py"}')

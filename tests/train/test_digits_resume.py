@@ -33,7 +33,7 @@ def reaches(step: int) -> Any:
 
 
 @pytest.mark.timeout(900)  # each kill costs a process that imports TensorFlow
-@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.soak)])
 def test_a_run_killed_at_random_points_ends_like_an_undisturbed_one(
     run: DigitsRun, undisturbed: DigitsRun, kills: int
 ) -> None:
@@ -114,6 +114,16 @@ def test_a_checkpoint_that_the_pipeline_names_is_resumed(run: DigitsRun, undistu
     assert run.attempt({"TRC_RESUME": str(fetched)}) == 0, run.log
     assert "resuming from step 200 " in run.log
     assert_equal(run, undisturbed)
+
+
+def test_another_configuration_is_refused(run: DigitsRun, undisturbed: DigitsRun) -> None:
+    """Checkpoints of a run with another number of steps end the script with 66 and stay as they are."""
+    run.copy_checkpoints_of(undisturbed)
+    run.arguments += ["--steps", "400"]
+    before = sorted(path.name for path in run.checkpoints.iterdir())
+    assert run.attempt() == 66, run.log
+    assert "another configuration" in run.log
+    assert sorted(path.name for path in run.checkpoints.iterdir()) == before
 
 
 def test_two_replicas_train_like_one(run: DigitsRun, undisturbed: DigitsRun) -> None:

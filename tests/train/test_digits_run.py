@@ -96,17 +96,6 @@ def test_a_promised_tpu_that_is_missing_ends_the_script(run: DigitsRun) -> None:
     assert not run.checkpoints.exists()
 
 
-@pytest.mark.slow
-def test_another_configuration_is_refused(run: DigitsRun, undisturbed: DigitsRun) -> None:
-    """Checkpoints of a run with another number of steps end the script with 66 and stay as they are."""
-    run.copy_checkpoints_of(undisturbed)
-    run.arguments += ["--steps", "400"]
-    before = sorted(path.name for path in run.checkpoints.iterdir())
-    assert run.attempt() == 66, run.log
-    assert "another configuration" in run.log
-    assert sorted(path.name for path in run.checkpoints.iterdir()) == before
-
-
 @pytest.mark.parametrize(
     ("arguments", "environment", "status", "said"),
     [
