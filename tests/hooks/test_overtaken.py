@@ -98,7 +98,7 @@ async def test_old_attempt_leaves_a_waiting_request_to_the_newer(site: Site, cli
 
 
 async def test_delete_needs_no_lease_that_can_be_read(site: Site, client: TPUClient) -> None:
-    """An attempt that is ended while the bucket refuses it deletes what carries its token, and keeps its books later."""
+    """An attempt that is ended while the bucket refuses it deletes what carries its token; the books come later."""
     lease = site.lease()
     await until_ready(client, await site.provisioner(client).ensure(site.order(), lease), pace())
     site.cloud.add_fault("gcs.request", {"object": f"*leases/{KEY.name}*"}, times=1000, action="403")
