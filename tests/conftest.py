@@ -49,8 +49,10 @@ LONGEST = (
     "dags/test_composer_layout.py",
     "docs/test_commands.py",
     "scripts/test_deploy_composer.py",
+    "faults/test_interleavings.py",
+    "remote/test_restore.py",
 )
-"""Files that take longer than half a minute: begun first, none of them is what everybody waits for at the end."""
+"""Files that take longest: begun first, none of them is what everybody waits for at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
