@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,10 @@ from tests.ui.invented import BUCKET, Project
 os.environ["AIRFLOW__API_AUTH__JWT_SECRET"] = "only for these tests, " * 4
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """An empty project; the connection of this process leads to it."""
-    config = LocalCloudConfig(tmp_path_factory.mktemp("cloud"), tier="inprocess", buckets={BUCKET: "US-CENTRAL1"})
+@contextmanager
+def empty_project(folder: Path) -> Iterator[Project]:
+    """A local cloud with nothing in it, to which the connection of this process leads until the block ends."""
+    config = LocalCloudConfig(folder, tier="inprocess", buckets={BUCKET: "US-CENTRAL1"})
     with BackgroundCloud(config) as cloud, pytest.MonkeyPatch.context() as patch:
         ends = cloud.endpoints
         extra = {
@@ -35,6 +36,20 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         connection = {"conn_type": "google_cloud_platform", "extra": extra}
         patch.setenv("AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT", json.dumps(connection))
         yield Project(cloud, ArtifactsHook())
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """An empty project for all tests of a file."""
+    with empty_project(tmp_path_factory.mktemp("cloud")) as made:
+        yield made
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Project]:
+    """An empty project for one test."""
+    with empty_project(tmp_path / "cloud") as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

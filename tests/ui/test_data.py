@@ -16,7 +16,7 @@ from airflow_tpu.ui.data import LedgerReader, Loader, SnapshotCache
 from airflow_tpu.ui.snapshot import Snapshot
 from localcloud.testing import eventually
 from tests.ui.invented import LIVING, ROOT, Project, history
-from tests.ui.made import NOW, closed, opened, snapshot
+from tests.ui.made import NOW, opened, snapshot
 
 REFUSED = {"project": "local-project", "is_anonymous": True, "tpu_api_endpoint": "tpu.googleapis.com:443"}
 
@@ -94,12 +94,12 @@ def test_an_error_nobody_foresaw_is_not_swallowed() -> None:
     assert cache.get(30) is not None
 
 
-def test_a_full_project_is_read_whole(project: Project) -> None:
+def test_a_full_project_is_read_whole(fresh: Project) -> None:
     """Grant, live TPUs, leases and ledger come from where the product keeps them."""
     now = dt.datetime.now(dt.UTC)
     for event in history(now, 5):
-        project.record(event)
-    project.run(LIVING, now + dt.timedelta(hours=1))
+        fresh.record(event)
+    fresh.run(LIVING, now + dt.timedelta(hours=1))
     found = Loader()()
     assert found.problems == {}
     assert found.census is not None
@@ -110,7 +110,7 @@ def test_a_full_project_is_read_whole(project: Project) -> None:
     assert len(found.usage.rows) == 6
 
 
-def test_a_source_that_fails_leaves_the_others(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_fails_leaves_the_others(fresh: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a connection that the TPU API is not reached through, the grant is still read, and the failure is told."""
     monkeypatch.setenv("AIRFLOW_CONN_BROKEN", json.dumps({"conn_type": "google_cloud_platform", "extra": REFUSED}))
     found = Loader("broken")()
@@ -119,14 +119,14 @@ def test_a_source_that_fails_leaves_the_others(project: Project, monkeypatch: py
     assert "tpu_api_endpoint" in found.problems["live TPUs"]
 
 
-def test_without_a_connection_everything_is_unknown_and_said(project: Project) -> None:
+def test_without_a_connection_everything_is_unknown_and_said(fresh: Project) -> None:
     """A connection that does not exist is a problem of each part, named, and no failure of the page."""
     found = Loader("no_such_connection")()
     assert set(found.problems) == {"live TPUs", "leases", "ledger"}
     assert all("no_such_connection" in text for text in found.problems.values())
 
 
-def test_without_a_grant_the_bucket_is_unknown(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_grant_the_bucket_is_unknown(fresh: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A grant file that is not there leaves the live TPUs, and says why leases and ledger are missing."""
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", "nowhere.yaml")
     found = Loader()()
@@ -135,39 +135,42 @@ def test_without_a_grant_the_bucket_is_unknown(project: Project, monkeypatch: py
     assert "nowhere.yaml" in found.problems["grant"]
 
 
-def test_each_object_of_the_ledger_is_read_once(project: Project) -> None:
+def test_each_object_of_the_ledger_is_read_once(fresh: Project) -> None:
     """A second reading fetches only what is new."""
     reader = LedgerReader()
-    before = len(reader.events(project.storage, ROOT))
-    project.record(closed(opened(LIVING)))
-    reads = gets(project)
-    assert len(reader.events(project.storage, ROOT)) == before + 1
-    assert gets(project) - reads == 1
+    for event in history(NOW, 2):
+        fresh.record(event)
+    assert len(reader.events(fresh.storage, ROOT)) == 4
+    fresh.record(opened(LIVING))
+    reads = gets(fresh)
+    assert len(reader.events(fresh.storage, ROOT)) == 5
+    assert gets(fresh) - reads == 1
 
 
-def test_a_failure_half_way_loses_nothing_that_was_read(project: Project) -> None:
+def test_a_failure_half_way_loses_nothing_that_was_read(fresh: Project) -> None:
     """After a refused object the next reading fetches only what the first one did not get to."""
-    reader, whole = LedgerReader(), len(LedgerReader().events(project.storage, ROOT))
+    for event in history(NOW, 3):
+        fresh.record(event)
+    reader, whole = LedgerReader(), 6
     spec = {"point": "gcs.request", "match": {"op": "objects.media"}, "after": whole - 1, "params": {"action": "403"}}
-    project.cloud.cloud.faults.add({**spec, "times": 1})
+    fresh.cloud.cloud.faults.add({**spec, "times": 1})
     with pytest.raises(Forbidden):
-        reader.events(project.storage, ROOT)
-    assert project.cloud.cloud.faults.unused() == []
-    reads = gets(project)
-    assert len(reader.events(project.storage, ROOT)) == whole
-    assert gets(project) - reads < whole
+        reader.events(fresh.storage, ROOT)
+    assert fresh.cloud.cloud.faults.unused() == []
+    reads = gets(fresh)
+    assert len(reader.events(fresh.storage, ROOT)) == whole
+    assert gets(fresh) - reads < whole
 
 
-def test_a_damaged_ledger_is_no_ledger(project: Project) -> None:
+def test_a_damaged_ledger_is_no_ledger(fresh: Project) -> None:
     """An object that is no event makes the ledger unknown, since every sum without it would be wrong."""
     uri = f"{ROOT}/ledger/incarnations/broken/opened.json"
-    project.storage.write_json(uri, {"event": "opened"})
+    fresh.storage.write_json(uri, {"event": "opened"})
     with pytest.raises(LedgerError):
-        LedgerReader().events(project.storage, ROOT)
+        LedgerReader().events(fresh.storage, ROOT)
     found = Loader()()
     assert found.usage is None
     assert "not an event of the ledger" in found.problems["ledger"]
-    project.storage.remove(uri)
 
 
 def gets(project: Project) -> int:
