@@ -23,6 +23,7 @@ class Form:
     :param needs: flags with a value that must be there.
     :param takes: flags with a value that may be there.
     :param switches: flags without one.
+    :param one_of: flags with a value of which one must be there, and no second one.
     """
 
     name: str
@@ -30,10 +31,12 @@ class Form:
     needs: Sequence[str] = ()
     takes: Sequence[str] = ()
     switches: Sequence[str] = ()
+    one_of: Sequence[str] = ()
 
     def problem(self, arguments: Sequence[str]) -> str:
         """What is wrong with the arguments; empty if nothing is."""
-        values, switches = {*self.needs, *self.takes, *_DATA["wide"]}, {*self.switches, *_DATA["wide_switches"]}
+        values = {*self.needs, *self.takes, *self.one_of, *_DATA["wide"]}
+        switches = {*self.switches, *_DATA["wide_switches"]}
         given, count, rest = set(), 0, list(arguments)
         while rest:
             name, sign, _ = rest.pop(0).partition("=")
@@ -49,6 +52,8 @@ class Form:
         missing = sorted(set(self.needs) - given)
         if missing:
             return f"{self.name} needs --{missing[0]}"
+        if self.one_of and len(given & set(self.one_of)) != 1:
+            return f"{self.name} needs one of {', '.join(self.one_of)}"
         return "" if count == self.words else f"{self.name} has {count} argument(s), not {self.words}"
 
 

@@ -57,6 +57,7 @@ def test_commands_that_the_package_prints_are_spelled_as_their_reference_says() 
         ("gcloud projects add-iam-policy-binding P --role r", "needs --member"),
         ("gcloud services enable tpu.googleapis.com --async=yes", "no flag --async"),
         ("gcloud compute tpus tpu-vm list --zone --quiet", "--zone has no value"),
+        ("gcloud composer environments update E --location L", "needs one of update-airflow-configs"),
     ],
 )
 def test_a_misspelled_command_for_google_is_noticed(text: str, problem: str) -> None:
