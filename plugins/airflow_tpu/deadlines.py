@@ -16,7 +16,6 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from airflow_tpu.core.names import RunKey
-from airflow_tpu.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow_tpu.hooks.lease import LeaseStore
@@ -48,13 +47,14 @@ def deadline_alerts(gcp_conn_id: str = "google_cloud_default") -> list[DeadlineA
 
 
 async def end_overdue(gcp_conn_id: str, context: Mapping[str, Any]) -> str:
-    """Delete what a run still holds after its own deadline; by the TPU's own label where the grant cannot be read.
+    """Delete what a run still holds after its own deadline; by the TPU's own label where the lease cannot be read.
 
     :param gcp_conn_id: connection to use.
     :param context: Airflow's context of the alert; the DAG run in it is what the REST API answers (``dag_run_id``).
     :return: what was done, in words.
     """
     from airflow_tpu.hooks.census import look_again, own_names, take_census
+    from airflow_tpu.hooks.connection import cloud_failures
     from airflow_tpu.hooks.endings import noted
     from airflow_tpu.hooks.release import delete_seen
     from airflow_tpu.hooks.tpu import CloudTPUAsyncHook
@@ -63,10 +63,10 @@ async def end_overdue(gcp_conn_id: str, context: Mapping[str, Any]) -> str:
     key = RunKey(run["dag_id"], run["dag_run_id"])
     try:
         leases = await asyncio.to_thread(_leases, gcp_conn_id)
-    except ConfigError:
-        log.exception("the lease of %s cannot be found without the grant: its TPU's label decides", key.name)
+        lease = await asyncio.to_thread(leases.find, key)
+    except cloud_failures():
+        log.exception("the lease of %s cannot be read: its TPU's label decides", key.name)
         return await _end_by_label(key, gcp_conn_id)
-    lease = await asyncio.to_thread(leases.find, key)
     if lease is None:
         return f"{key.name} holds no lease: nothing to end"
     if lease.expires_at > dt.datetime.now(dt.UTC):

@@ -1,4 +1,4 @@
-"""Teardown, reaper and deadline end TPUs without asking the grant: one that is over, and one that cannot be read."""
+"""Teardown, reaper and deadline end TPUs without asking the grant, which may be over, and without its books."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BY_LABEL = pytest.mark.parametrize(
     ("right", "left"), [(-SOON, []), (SOON, [KEY.node_id(1)])], ids=["expired", "in its right"]
 )
 
-Break = Callable[[], None]
+Break = Callable[[], object]
 
 
 @pytest.fixture
@@ -44,10 +44,12 @@ def end_grant(site: Site, monkeypatch: pytest.MonkeyPatch) -> Break:
     return end
 
 
-@pytest.fixture
-def lose_grant(monkeypatch: pytest.MonkeyPatch) -> Break:
-    """Name a grant file that is not there."""
-    return lambda: monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", "lost.yaml")
+@pytest.fixture(params=["grant", "bucket"])
+def lose_books(request: pytest.FixtureRequest, site: Site, monkeypatch: pytest.MonkeyPatch) -> Break:
+    """Name a grant file that is not there, or let the bucket refuse everything: no lease can be read any more."""
+    if request.param == "grant":
+        return lambda: monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", "lost.yaml")
+    return lambda: site.cloud.cloud.faults.add({"point": "gcs.request", "times": 1000, "params": {"action": "403"}})
 
 
 async def train(site: Site, client: TPUClient, right: dt.timedelta) -> None:
@@ -105,23 +107,23 @@ async def test_the_teardown_needs_no_grant_to_delete(site: Site, client: TPUClie
 
 
 @BY_LABEL
-async def test_the_reaper_goes_by_the_labels_without_a_grant(
-    site: Site, client: TPUClient, lose_grant: Break, right: dt.timedelta, left: list[str]
+async def test_the_reaper_goes_by_the_labels_without_a_lease(
+    site: Site, client: TPUClient, lose_books: Break, right: dt.timedelta, left: list[str]
 ) -> None:
-    """Without a grant file the reaper deletes what has expired by its label, leaves the rest, and fails."""
+    """Where leases cannot be read the reaper deletes what has expired by its label, leaves the rest, and fails."""
     await train(site, client, right)
-    lose_grant()
-    with pytest.raises(LedgerError, match=rf"{1 - len(left)} TPU\(s\) were deleted(.|\n)*lost\.yaml"):
+    lose_books()
+    with pytest.raises(LedgerError, match=rf"{1 - len(left)} TPU\(s\) were deleted(.|\n)*(lost\.yaml|403)"):
         await asyncio.to_thread(lambda: CloudTPUReaperOperator(task_id="reap").execute(context()))
     eventually(lambda: sorted(site.nodes()), lambda nodes: nodes == left, 90.0)
 
 
 @BY_LABEL
-async def test_the_deadline_goes_by_the_labels_without_a_grant(
-    site: Site, client: TPUClient, lose_grant: Break, right: dt.timedelta, left: list[str]
+async def test_the_deadline_goes_by_the_labels_without_a_lease(
+    site: Site, client: TPUClient, lose_books: Break, right: dt.timedelta, left: list[str]
 ) -> None:
-    """Without a grant file the alert ends a TPU whose label has expired, and no other."""
+    """Where the lease cannot be read the alert ends a TPU whose label has expired, and no other."""
     await train(site, client, right)
-    lose_grant()
+    lose_books()
     assert "has passed the expiry on its label" in await end_overdue("google_cloud_default", ALERT)
     eventually(lambda: sorted(site.nodes()), lambda nodes: nodes == left, 90.0)

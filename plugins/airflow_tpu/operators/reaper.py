@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_tpu import settings
-from airflow_tpu.errors import ConfigError, LedgerError, TransientError
+from airflow_tpu.errors import LedgerError, TransientError
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
     What is not ours is reported and never touched. One failed delete does not stop the others; the task fails at the
     end, so that somebody looks.
 
-    The grant is only asked where the leases are: one that has ended stops nothing, and without one the expiry on each
-    TPU's own label decides.
+    The grant is only asked where the leases are: one that has ended stops nothing. Where it, or the bucket, cannot be
+    read, the expiry on each TPU's own label decides.
 
     :return: what was deleted, what could not be, what else is alive in the project.
-    :raises LedgerError: the grant file or a record could not be read; what has expired was deleted all the same.
+    :raises LedgerError: grant file, bucket or a record could not be read; what has expired was deleted all the same.
     :raises TransientError: something could not be deleted, or a zone did not answer.
     """
 
@@ -41,17 +41,17 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
         """One round."""
         from airflow_tpu.hooks import reaper
         from airflow_tpu.hooks.census import take_census
+        from airflow_tpu.hooks.connection import cloud_failures
 
         bench = self.bench(context)
         census = bench.tpu.run(take_census)
         try:
-            _ = bench.grant
-        except ConfigError as error:
+            opened, damage = _open_records(bench)
+            census = bench.tpu.run(lambda client: reaper.with_unlisted(client, census, opened))
+            reserved = bench.reservations.readable()
+            states = reaper.lease_states(bench.leases, _run_state, settings.airflow_address())
+        except cloud_failures() as error:
             self._reap_by_labels(bench, census, error)
-        opened, damage = _open_records(bench)
-        census = bench.tpu.run(lambda client: reaper.with_unlisted(client, census, opened))
-        reserved = bench.reservations.readable()
-        states = reaper.lease_states(bench.leases, _run_state, settings.airflow_address())
         done = bench.tpu.run(lambda client: reaper.reap(client, census, states))
         reaper.note(bench.ledger, bench.leases, done)
         if damage is not None:
@@ -69,14 +69,14 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
             "released": done.released,
         }
 
-    def _reap_by_labels(self, bench: Workbench, census: Census, error: ConfigError) -> NoReturn:
+    def _reap_by_labels(self, bench: Workbench, census: Census, error: Exception) -> NoReturn:
         from airflow_tpu.hooks.reaper import reap
 
         done = bench.tpu.run(lambda client: reap(client, census, None))
         self._tell(done)
         raise LedgerError(
             f"{len(done.deleted)} TPU(s) were deleted because the expiry on their label is over; of the others nobody "
-            f"can say whether a run still holds them: where the leases are is in the grant, and {error}"
+            f"can say whether a run still holds them, since the leases cannot be read: {error}"
         ) from error
 
     def _tell(self, done: Reaped) -> None:
