@@ -192,7 +192,7 @@ def test_without_a_clipboard_the_command_is_copied_from_the_selection(shown: Vis
 @pytest.fixture
 def framed(browser: Browser, url: str) -> Iterator[tuple[Page, FrameLocator]]:
     """The page where people find it: Airflow's UI, opened from its navigation; and the frame in it."""
-    context = browser.new_context(viewport={"width": 1280, "height": 1800}, device_scale_factor=0.75)
+    context = browser.new_context(viewport={"width": 1280, "height": 2060}, device_scale_factor=0.75)
     context.route(lambda address: not address.startswith(url), lambda route: route.fulfill(body="outside"))
     page = context.new_page()
     page.goto(url)
