@@ -39,7 +39,7 @@ def get_provider_info() -> dict[str, Any]:
             )
         ],
         "hooks": [_modules("hooks", "artifacts", "ledger", "model", "run", "tpu")],
-        "triggers": [_modules("triggers", "run", "tpu")],
+        "triggers": [_modules("triggers", "capacity", "run", "tpu")],
         "connection-types": connection_types(),
         "extra-links": [
             "airflow_tpu.links.artifacts.CloudTPUArtifactsLink",

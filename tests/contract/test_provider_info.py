@@ -38,6 +38,20 @@ def test_every_named_module_can_be_imported(name: str) -> None:
     assert importlib.import_module(name).__name__ == name
 
 
+def test_every_operator_trigger_and_link_is_named() -> None:
+    """No module with a public class of ours is missing from what Airflow shows of the package."""
+    package = ROOT / "plugins" / "airflow_tpu"
+    public = {
+        f"airflow_tpu.{role}.{path.stem}.{name}"
+        for role in ("operators", "triggers", "links")
+        for path in (package / role).glob("*.py")
+        for name in re.findall(r"^class (CloudTPU\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if path.stem not in ("base", "provision")
+    }
+    named = (*(f"{module}." for module in named_modules()), *INFO["extra-links"])
+    assert [name for name in sorted(public) if not name.startswith(named)] == []
+
+
 @pytest.mark.parametrize("path", INFO["extra-links"])
 def test_every_named_link_is_there(path: str) -> None:
     """A link class that the description names is there and has a label for its button."""

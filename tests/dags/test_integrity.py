@@ -71,6 +71,16 @@ def test_no_form_blocks_its_button(bag: Any) -> None:
     assert [name for name, field in fields.items() if field.value == ""] == []
 
 
+def test_every_dag_and_task_explains_itself(bag: Any) -> None:
+    """The UI tells what a DAG and each of its tasks does, in Markdown and without a docstring's own marks."""
+    texts = {dag_id: dag.doc_md for dag_id, dag in bag.dags.items()}
+    texts |= {f"{dag_id}.{task.task_id}": task.doc_md for dag_id, dag in bag.dags.items() for task in dag.tasks}
+    assert [name for name, text in texts.items() if not text] == []
+    marks = ("``", "\n:", ":class:", ":meth:", "\n.. ")
+    assert [name for name, text in texts.items() if any(mark in text for mark in marks)] == []
+    assert texts["tpu_train.lease"].startswith("Take the lease of this DAG run")
+
+
 def test_lease_is_the_setup_of_the_delete(train: Any) -> None:
     """The setup touches no TPU; a create that is itself the setup would take its teardown with it when it fails."""
     assert train.get_task("lease").is_setup

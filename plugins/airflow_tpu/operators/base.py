@@ -15,6 +15,7 @@ from airflow.sdk import BaseOperator
 from airflow_tpu import settings
 from airflow_tpu.core.names import RunKey
 from airflow_tpu.core.watch import Watch
+from airflow_tpu.operators.documented import task_doc
 from airflow_tpu.retry import retry_policy
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class CloudTPUBaseOperator(BaseOperator):
             # An API that stumbles must not end a run, nor must a wrong field be tried again: the error decides.
             kwargs.update(retries=RETRIES, retry_policy=retry_policy())
             kwargs.setdefault("retry_delay", dt.timedelta(seconds=settings.retry_seconds()))
+        kwargs.setdefault("doc_md", task_doc(type(self)))
         super().__init__(**kwargs)
         self.conf = conf
         self.gcp_conn_id = gcp_conn_id

@@ -12,6 +12,7 @@ from airflow_tpu.core.model import Bar, Champion, Judgement, ModelManifest, judg
 from airflow_tpu.errors import ConfigError, Fault, NothingProduced
 from airflow_tpu.hooks.phases import phase
 from airflow_tpu.operators.base import CloudTPUBaseOperator
+from airflow_tpu.operators.documented import task_doc
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -146,7 +147,7 @@ class CloudTPURollBackModelOperator(BaseOperator):
     def __init__(
         self, *, model: str, version: str = "", gcp_conn_id: str = "google_cloud_default", **kwargs: Any
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**{"doc_md": task_doc(type(self)), **kwargs})
         self.model = model
         self.version = version
         self.gcp_conn_id = gcp_conn_id

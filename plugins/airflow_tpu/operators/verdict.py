@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_tpu.operators.documented import task_doc
+
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
@@ -28,7 +30,7 @@ class CloudTPUVerdictOperator(BaseOperator):
     ui_color = "#e8f0fe"
 
     def __init__(self, *, retries: int = 3, **kwargs: Any) -> None:
-        super().__init__(retries=retries, **kwargs)
+        super().__init__(**{"doc_md": task_doc(type(self)), "retries": retries, **kwargs})
         self.as_teardown(on_failure_fail_dagrun=True)
 
     def execute(self, context: Context) -> None:
