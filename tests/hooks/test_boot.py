@@ -119,3 +119,13 @@ async def test_api_that_stumbles_says_nothing_about_a_node(site: Site, client: T
     assert await lost_state(client, NODE) is None
     site.cloud.add_fault("tpu.call", {"method": "GetNode"}, times=1000, action="error", code=14)
     assert await lost_state(client, NODE) is None
+
+
+async def test_state_that_nobody_knows_is_told(site: Site, client: TPUClient, caplog: pytest.LogCaptureFixture) -> None:
+    """A new state of Google's is no loss; the log names it, once, however often it is looked at."""
+    await until_ready(client, await site.ensure(client), pace())
+    cloud = site.cloud.cloud
+    site.cloud.call(lambda: cloud.state.nodes.force(cloud.state.node(NODE_ID), 97))
+    assert [await lost_state(client, NODE) for _ in range(3)] == [None] * 3
+    told = [record.getMessage() for record in caplog.records if "nobody has told us" in record.getMessage()]
+    assert [line.partition(" with ")[0] for line in told] == ["nobody has told us of the node state '97'"]
