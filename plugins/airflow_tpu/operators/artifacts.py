@@ -41,7 +41,7 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
         bench = self.bench(context)
         lease = bench.leases.read(bench.key)
         uri = artifacts_uri(bench.conf, lease.key.name, lease.attempt)
-        CloudTPUArtifactsLink.persist(context, path=uri.removeprefix("gs://"), project_id=bench.spec.project_id)
+        CloudTPUArtifactsLink.persist_uri(context, uri, bench.spec.project_id)
         _ = bench.access  # connections are read before the event loop runs
         with phase(self.log, "Upload from the TPU what is not in the bucket yet"):
             collected = self._collect(bench, lease, uri)

@@ -65,6 +65,9 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
             job, result = asyncio.run(self._run(bench, lease, node))
             if result is not None:
                 return self._finish(context, bench, lease, result)
+        # Now, for whoever looks while it trains; Airflow also logs an error where a link of a deferred task is missing.
+        uri = artifacts_uri(bench.conf, lease.key.name, job.ref.attempt)
+        CloudTPUArtifactsLink.persist_uri(context, uri, bench.spec.project_id)
         self._defer_until_finished(lease, job)
 
     def execute_finished(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
@@ -150,7 +153,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         lease = bench.leases.update(lease, lambda now: now.with_life(now.attempt_node, training_seconds=result.seconds))
         result = result.judged_by(lease.expires_at)
         uri = artifacts_uri(bench.conf, lease.key.name, lease.attempt)
-        CloudTPUArtifactsLink.persist(context, path=uri.removeprefix("gs://"), project_id=bench.spec.project_id)
+        CloudTPUArtifactsLink.persist_uri(context, uri, bench.spec.project_id)
         tell_resumption(bench, result, self.log.info)
         error = classify_exit(result)
         if error is not None:
