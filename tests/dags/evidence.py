@@ -65,10 +65,15 @@ def names_left(cloud: BackgroundCloud) -> list[str]:
 
 def usage_events(run_id: str) -> list[dict[str, Any]]:
     """Extras of the events of the asset ``tpu-usage`` that a DAG run has emitted."""
+    return asset_events("tpu-usage", run_id)
+
+
+def asset_events(name: str, run_id: str) -> list[dict[str, Any]]:
+    """Extras of the events of an asset that a DAG run has emitted."""
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
     query = select(AssetEvent.extra).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
     with create_session() as session:
-        return list(session.scalars(query.where(AssetModel.name == "tpu-usage", AssetEvent.source_run_id == run_id)))
+        return list(session.scalars(query.where(AssetModel.name == name, AssetEvent.source_run_id == run_id)))

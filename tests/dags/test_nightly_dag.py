@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from localcloud.testing import BackgroundCloud
-from tests.dags.evidence import events, metered_seconds, names_left, objects, upload
+from tests.dags.evidence import asset_events, events, metered_seconds, names_left, objects, upload
 
 pytestmark = pytest.mark.slow
 
@@ -58,6 +58,11 @@ def test_nights_of_a_model(cloud: BackgroundCloud, run_dag: Run) -> None:
     first = night("0.90")
     assert (first.state, first.tasks["promote"]) == ("success", "success"), first.log[-4000:]
     assert "the first version: test_accuracy 0.9" in champion(cloud)["reason"]
+    (event,) = asset_events("tpu-model-digits", first.run_id)
+    assert event == {**versions(cloud)[0], "reason": champion(cloud)["reason"]}
+    assert {"revision", "accelerator_type", "seed", "data_uri"} <= set(event["origin"])
+    assert "" not in (event["fingerprint"], event["acknowledgement"])
+    assert set(event["usage"]) == {"covered", "not_covered", "not_free"}
 
     again = night("0.90")
     assert (again.state, again.tasks["changed"], again.tasks["report"]) == ("success", "skipped", "skipped")
@@ -69,6 +74,7 @@ def test_nights_of_a_model(cloud: BackgroundCloud, run_dag: Run) -> None:
     assert (worse.state, worse.tasks["promote"]) == ("success", "skipped"), worse.log[-4000:]
     assert "0.85 against the champion's 0.9 on the same held-out examples" in worse.log
     assert [found["result"]["metrics"]["test_accuracy"]["value"] for found in versions(cloud)] == [0.9, 0.85]
+    assert asset_events("tpu-model-digits", worse.run_id) == []
 
     better = night("0.95")
     assert (better.state, better.tasks["promote"]) == ("success", "success"), better.log[-4000:]
