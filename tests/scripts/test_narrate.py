@@ -32,6 +32,8 @@ def test_airflows_own_chatter_is_left_out() -> None:
         record("READY", "airflow_tpu.hooks.tpu"),
         record("::endgroup::", "airflow_tpu.hooks.phases"),
         record("not ours", "airflow_tpu_of_somebody_else"),
+        record("AssetModel SerializedAsset(name='a') not found; cannot create asset event.", level="warning"),
+        record("Emitting event for inactive AssetModel SerializedAsset(name='a')", level="warning"),
     ]
     assert told(*lines) == ["--- task train", "step 100 of 400", "READY"]
 
