@@ -44,7 +44,14 @@ def _what(script: str) -> dict[str, Param]:
             examples=["digits.py", "hello.py"],
         ),
         "arguments": _text("", WHAT, "Arguments", "Words for the script, quoted as in a shell.", empty=True),
-        "requirements": _text("", WHAT, "Requirements", "Requirements file below `include/train`.", empty=True),
+        "requirements": _text(
+            "",
+            WHAT,
+            "Requirements",
+            "Requirements file below `include/train`.",
+            empty=True,
+            examples=["requirements-tpu.txt"],
+        ),
         "data_uri": _text("", WHAT, "Data set", "`gs://` URI for `TRC_DATA_URI`, in the TPU's region.", empty=True),
         "seed": Param(
             0,
@@ -62,6 +69,7 @@ def _what(script: str) -> dict[str, Param]:
 def _where(catalogue: Catalogue, grant: Grant | None) -> dict[str, Param]:
     types = list(catalogue.single_host_types())
     zones = sorted({zone for kind in types for zone in catalogue.zones_of(kind)})
+    runtimes = sorted({catalogue.types[name].default_runtime for name in types})
     first = _first_choice(catalogue, grant) or (types[0], catalogue.zones_of(types[0])[0], Tier.SPOT)
     free = "\n".join(f"* {row}" for row in grant.allowances) if grant else "The grant is read when the run starts."
     return {
@@ -70,7 +78,9 @@ def _where(catalogue: Catalogue, grant: Grant | None) -> dict[str, Param]:
             zones, first[1], "Zone", "One that the grant names for this type; others need a reason for paid use."
         ),
         "tier": _choice(list(Tier), first[2], "Tier", "`spot` may vanish at any moment; the run then resumes."),
-        "runtime_version": _text("", WHERE, "Runtime version", "Empty: the default of the type.", empty=True),
+        "runtime_version": _text(
+            "", WHERE, "Runtime version", "Empty: the default of the type.", empty=True, examples=runtimes
+        ),
         "provisioning": _choice(
             {QUEUED_RESOURCE: "wait in Google's queue", NODE: "ask for the node now"},
             QUEUED_RESOURCE,

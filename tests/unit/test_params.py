@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from airflow.sdk import Param
 
+from airflow_tpu import settings
 from airflow_tpu.core.conf import RunConf
-from airflow_tpu.hooks.grant import load_catalogue
+from airflow_tpu.hooks.grant import load_catalogue, load_grant
 from airflow_tpu.params import train_params
 
 
@@ -56,3 +58,41 @@ def test_every_meaning_belongs_to_a_value() -> None:
     for name, texts in shown.items():
         assert set(texts) in (set(), set(train_params()[name].schema["enum"]))
         assert [value for value, text in texts.items() if not text.startswith(f"{value}: ")] == []
+
+
+def test_every_field_is_flat() -> None:
+    """An object or a list as a default would block the button, and cannot be typed into a field."""
+    kinds = [param.schema["type"] for param in train_params().values()]
+    named = {name for kind in kinds for name in (kind if isinstance(kind, list) else [kind])}
+    assert named == {"string", "integer", "number", "boolean", "null"}
+    assert {type(value) for value in dump(train_params()).values()} <= {str, int, float, bool, type(None)}
+
+
+def test_proposals_are_good() -> None:
+    """What the form proposes for a field that takes any text passes the full check, and its file is there."""
+    catalogue, form = load_catalogue(), dump(train_params())
+    proposed = {name: param.schema["examples"] for name, param in train_params().items() if "examples" in param.schema}
+    assert set(proposed) == {"script", "requirements", "runtime_version"}
+    for name in ("script", "requirements"):
+        for example in proposed[name]:
+            assert getattr(RunConf.parse({**form, name: example}, catalogue), name) == example
+            assert (settings.include_dir() / "train" / example).is_file()
+    singles = [catalogue.types[name] for name in catalogue.single_host_types()]
+    assert set(proposed["runtime_version"]) == {kind.default_runtime for kind in singles}
+
+
+@pytest.mark.parametrize(
+    ("grant", "expected"),
+    [
+        ("local.yaml", ("v2-8", "us-central1-f", "on-demand", "gs://trc-local/airflow-tpu/runs")),
+        ("example.yaml", ("v4-8", "us-central2-b", "spot", "gs://my-tpu-bucket/airflow-tpu/runs")),
+    ],
+)
+def test_defaults_come_from_the_grant(grant: str, expected: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first row of the grant is the default, and its bucket; the help lists every row."""
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", grant)
+    params = train_params()
+    asked = ("accelerator_type", "zone", "tier", "artifacts_uri")
+    assert tuple(params[name].resolve() for name in asked) == expected
+    told = params["accelerator_type"].schema["description_md"]
+    assert [str(row) for row in load_grant().allowances if str(row) not in told] == []
