@@ -150,6 +150,19 @@ def test_waits_defer_by_default(train: Any) -> None:
         assert train.get_task(task_id).deferrable
 
 
+def test_nights_are_one_at_a_time(bag: Any) -> None:
+    """The nightly retraining has a cron with a time zone, catches nothing up, and never overlaps with itself."""
+    night = bag.dags["tpu_nightly_retrain"]
+    assert repr(night.schedule).startswith("CronTriggerTimetable(expression='15 2 * * *', timezone='UTC'")
+    assert (night.catchup, night.max_active_runs) == (False, 1)
+    assert night.params["start_within_hours"] == 4
+
+
+def test_what_has_a_tpu_has_a_deadline(bag: Any) -> None:
+    """A DAG that trains has alerts that take its TPU when it is overdue."""
+    assert {dag_id for dag_id, dag in bag.dags.items() if dag.deadline} == {"tpu_train", "tpu_nightly_retrain"}
+
+
 def test_no_schedule_trains_before_somebody_wants_it(bag: Any) -> None:
     """A scheduled DAG with a TPU starts paused, whatever Airflow's default is; the reaper starts at once."""
     scheduled = {dag_id: dag for dag_id, dag in bag.dags.items() if dag.schedule is not None}
