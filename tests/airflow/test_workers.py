@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
+from operator import methodcaller
 
 import psutil
 import pytest
 
+from localcloud.crew import Crew
 from localcloud.testing import eventually
 from tests.airflow.runs import PATIENCE, POLL, TrainingRun
 from tests.airflow.stage import Stage
 from tests.airflow.variants import CELERY, TRAIN, WORKING
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+
+HELD = 45.0
+"""Seconds for which a phase of an instant is held, so that something can happen in it."""
 
 OBSERVED = 240.0
 """Seconds that the ledger may have more than the meter: Airflow itself needs a minute or two to miss a worker."""
@@ -34,6 +40,55 @@ def to_boot(run: TrainingRun) -> str:
     run.trigger()
     eventually(run.is_ready, bool, PATIENCE, POLL)
     return "create"
+
+
+def to_ship(run: TrainingRun) -> str:
+    """Bring a run to where its script is being shipped over a connection that is silent from now on."""
+    run.trigger()
+    eventually(lambda: has_file(run, "runner.py"), bool, PATIENCE, 0.02)
+    on_machine(run, "freeze")
+    return "train"
+
+
+def to_start(run: TrainingRun) -> str:
+    """Bring a run to where its VM says in the bucket which attempt it is, before the script begins."""
+    claim = {"object": f"*/{run.key.name}/checkpoints/attempts/1.json", "method": "P*"}
+    run.befall("gcs.request", claim, action="delay", seconds=HELD)
+    run.trigger()
+    until_struck(run)
+    return "train"
+
+
+def to_checkpoint(run: TrainingRun) -> str:
+    """Bring a run to where a checkpoint is being mirrored."""
+    upload = {"object": f"*/{run.key.name}/checkpoints/attempt-1/*/state", "method": "P*"}
+    run.befall("gcs.request", upload, action="delay", seconds=HELD)
+    run.trigger(environment=f"STORY={run.name}\nSAVES=2")
+    until_struck(run)
+    return "train"
+
+
+def until_struck(run: TrainingRun) -> None:
+    """Wait until the fault that was scripted for the run has struck."""
+    eventually(run.cloud.cloud.faults.unused, lambda unused: run.name not in unused, PATIENCE, POLL)
+
+
+def has_file(run: TrainingRun, name: str) -> bool:
+    """Whether the run's machine has a file of this name on its disk."""
+    return any(name in files for crew in crews(run) for _, _, files in os.walk(crew.directory))
+
+
+def on_machine(run: TrainingRun, action: str) -> None:
+    """Freeze the run's machine, connections and all, or thaw it if it is there."""
+    for crew in crews(run):
+        run.cloud.run(crew.each(methodcaller(action)))
+
+
+def crews(run: TrainingRun) -> list[Crew]:
+    """The workers of the run's TPU; nothing while it has none."""
+    nodes = [row["name"] for row in run.cloud.snapshot()["nodes"] if row["name"].endswith(f"/{run.key.node_id(1)}")]
+    found = (run.cloud.call(partial(run.cloud.cloud.fleet.crew, node)) for node in nodes)
+    return [crew for crew in found if crew is not None]
 
 
 def to_train(run: TrainingRun) -> str:
@@ -86,8 +141,8 @@ def kill_scheduler(run: TrainingRun, pid: int) -> None:
 @pytest.mark.parametrize("kill", [kill_task, kill_supervisor, kill_scheduler], ids=["task", "supervisor", "scheduler"])
 @pytest.mark.parametrize(
     "bring",
-    [to_create, to_boot, to_train, to_copy, to_delete],
-    ids=["creating", "booting", "training", "copying", "deleting"],
+    [to_create, to_boot, to_ship, to_start, to_train, to_checkpoint, to_copy, to_delete],
+    ids=["creating", "booting", "shipping", "starting", "training", "checkpointing", "copying", "deleting"],
 )
 def test_killed(
     stage: Stage,
@@ -100,6 +155,7 @@ def test_killed(
     task = bring(run)
     run.until(task, "running")
     kill(run, eventually(lambda: run.task(task)["pid"], lambda pid: pid is not None, PATIENCE, POLL))
+    on_machine(run, "thaw")
     run.until(task, "running", "success", tries=2)
     assert len(run.alive()) <= 1
     run.let_end()
@@ -108,7 +164,11 @@ def test_killed(
     run.assert_nothing_left(OBSERVED)
 
 
-@pytest.mark.parametrize("bring", [to_create, to_follow, to_delete], ids=["creating", "training", "deleting"])
+@pytest.mark.parametrize(
+    "bring",
+    [to_create, to_start, to_follow, to_checkpoint, to_delete],
+    ids=["creating", "starting", "training", "checkpointing", "deleting"],
+)
 def test_triggerer_killed(stage: Stage, bring: Callable[[TrainingRun], str], request: pytest.FixtureRequest) -> None:
     """Another triggerer goes on with the wait, the training does not notice, and the run ends green."""
     run = stage.run(TRAIN, f"triggerer-{request.node.callspec.id}")
