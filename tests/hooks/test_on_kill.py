@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 
 import pytest
 from airflow.executors.workloads.task import TaskInstanceDTO
@@ -15,9 +16,12 @@ from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import CommsDecoder
 
 from airflow_tpu.core.lease import Lease
+from airflow_tpu.core.names import RunKey
 from airflow_tpu.core.watch import Watch
 from airflow_tpu.hooks.follow import RunningJob
+from airflow_tpu.hooks.grant import store_root
 from airflow_tpu.hooks.launch import launch
+from airflow_tpu.hooks.lease import LeaseStore
 from airflow_tpu.hooks.run import RunSession
 from airflow_tpu.hooks.tpu_client import TPUClient
 from airflow_tpu.hooks.workbench import Workbench
@@ -74,6 +78,11 @@ async def delivered(work: Workbench, job: RunningJob) -> int:
         return (await session.status(job.ref)).delivered
 
 
+def take_over(work: Workbench, lease: Lease) -> None:
+    """Let a newer attempt take the lease."""
+    work.leases.acquire(KEY, lease.zone, lease.expires_at)
+
+
 def processes(site: Site) -> list[int]:
     """What runs on the TPU VMs."""
     return site.cloud.call(site.cloud.cloud.fleet.processes)
@@ -116,7 +125,7 @@ async def cancelled(
             runner.triggers[NUMBER] = {"task": following, "name": "train", "is_watcher": False, "events": 0}
             await eventually_async(lambda: delivered(work, job), bool)
             if taken_over:
-                work.leases.acquire(KEY, lease.zone, lease.expires_at)
+                take_over(work, lease)
             runner.to_cancel.append(NUMBER)
             await runner.cancel_triggers()
             await asyncio.wait([following])
@@ -144,16 +153,14 @@ async def test_trigger_whose_tpu_is_still_wanted(
     assert processes(site) != []
 
 
-def kill_task(work: Workbench, monkeypatch: pytest.MonkeyPatch, state: str | None, taken_over: bool = False) -> None:
+def kill_task(work: Workbench, lease: Lease, monkeypatch: pytest.MonkeyPatch, state: str | None) -> None:
     """Let a task that has a TPU be ended in its worker, as on SIGTERM.
 
+    :param lease: as the task has read it when it began.
     :param state: of the task by then.
-    :param taken_over: a newer attempt holds the lease by then.
     """
-    task, lease = CloudTPUTrainOperator(task_id="train", conf=FORM), work.leases.read(KEY)
+    task = CloudTPUTrainOperator(task_id="train", conf=FORM)
     task.arm(work, lease)
-    if taken_over:
-        work.leases.acquire(KEY, lease.zone, lease.expires_at)
     with Supervisor(state) as supervisor:
         monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", CommsDecoder(socket=supervisor.socket), raising=False)
         task.on_kill()
@@ -165,7 +172,7 @@ async def test_task_that_is_ended_in_its_worker(
     site: Site, client: TPUClient, work: Workbench, monkeypatch: pytest.MonkeyPatch, state: str | None
 ) -> None:
     """The task asks for the delete of the TPU, once, and does not wait for its end."""
-    kill_task(work, monkeypatch, state)
+    kill_task(work, work.leases.read(KEY), monkeypatch, state)
     await eventually_async(partial(states, site), lambda found: found == {})
     assert (len(site.calls("DeleteNode")), site.nodes()) == (1, {})
 
@@ -175,5 +182,41 @@ async def test_task_whose_tpu_is_still_wanted(
     site: Site, work: Workbench, monkeypatch: pytest.MonkeyPatch, state: str, taken_over: bool
 ) -> None:
     """A task that was marked a success, and one that a newer attempt has replaced, leave the TPU alone."""
-    kill_task(work, monkeypatch, state, taken_over)
+    lease = work.leases.read(KEY)
+    if taken_over:
+        take_over(work, lease)
+    kill_task(work, lease, monkeypatch, state)
     assert (site.nodes(), site.calls("DeleteNode")) == ({NODE_ID: "READY"}, [])
+
+
+class Silent(LeaseStore):
+    """Leases in a bucket that does not answer until it is told to."""
+
+    answers = threading.Event()
+
+    def find(self, key: RunKey) -> Lease | None:
+        """Wait, as Cloud Storage's client does, far longer than a killed task may live."""
+        self.answers.wait(120.0)
+        return super().find(key)
+
+
+class Deaf(Workbench):
+    """The workbench of a task whose bucket does not answer."""
+
+    @cached_property
+    def leases(self) -> LeaseStore:
+        """Where the lease is kept."""
+        return Silent(self.storage, store_root(self.grant))
+
+
+async def test_task_that_is_ended_while_the_bucket_does_not_answer(
+    site: Site, work: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question for a newer attempt does not use up the seconds that a killed task has for its one request."""
+    deaf = Deaf(KEY, work.connections, FORM)
+    _ = deaf.leases, deaf.ledger, deaf.storage.get_conn()  # a task has used them by then
+    try:
+        kill_task(deaf, work.leases.read(KEY), monkeypatch, "failed")
+        await eventually_async(partial(states, site), lambda found: found == {})
+    finally:
+        Silent.answers.set()

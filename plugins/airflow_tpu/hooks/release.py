@@ -6,6 +6,7 @@ or the reaper, whichever comes first after it, writes it to the ledger.
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import logging
 from collections.abc import Awaitable, Callable, Iterator
@@ -105,7 +106,9 @@ async def delete_seen(client: TPUClient, census: Census, key: RunKey, token: str
     return done
 
 
-async def abandon(client: TPUClient, leases: LeaseStore, ledger: LedgerStore, key: RunKey, token: str) -> Release:
+async def abandon(
+    client: TPUClient, leases: LeaseStore, ledger: LedgerStore, key: RunKey, token: str, patience: float | None = None
+) -> Release:
     """Ask for the delete of what an attempt has made, unless a newer one holds the lease by now, and note its end.
 
     The token on a node fences as well, but a queued resource keeps the labels it was made with, whoever adopts it.
@@ -116,10 +119,11 @@ async def abandon(client: TPUClient, leases: LeaseStore, ledger: LedgerStore, ke
     :param ledger: where incarnations are recorded.
     :param key: whose.
     :param token: of the attempt that ends.
+    :param patience: seconds for which the lease is waited for, None for as long as Cloud Storage's client does.
     """
     lease = None
     try:
-        lease = leases.find(key)
+        lease = await _found(leases, key, patience)
     except cloud_failures() as error:
         log.warning("the lease cannot be read (%s): only the token on the TPU decides", error)
     if lease is not None and lease.token != token:
@@ -134,6 +138,13 @@ async def abandon(client: TPUClient, leases: LeaseStore, ledger: LedgerStore, ke
     except cloud_failures() as error:
         log.warning("the end cannot be noted (%s): whoever sees the TPU gone takes that for its end", error)
     return done
+
+
+async def _found(leases: LeaseStore, key: RunKey, patience: float | None) -> Lease | None:
+    if patience is None:
+        return leases.find(key)
+    # Cloud Storage's client tries again for two minutes; whoever has only seconds left must not spend them on that.
+    return await asyncio.wait_for(asyncio.to_thread(leases.find, key), patience)
 
 
 def note_ends(leases: LeaseStore, ledger: LedgerStore, key: RunKey, endings: list[Ending]) -> None:

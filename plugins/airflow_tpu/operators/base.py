@@ -36,6 +36,9 @@ ON_KILL_SECONDS = 4.0
 ASK_SECONDS = 1.5
 """How much of it the question may take whether the task was marked a success."""
 
+LEASE_SECONDS = 1.0
+"""How much of it the question may take whether a newer attempt has taken over."""
+
 
 class CloudTPUBaseOperator(BaseOperator):
     """Base of the operators of this package.
@@ -149,15 +152,15 @@ class FencedOperator(CloudTPUBaseOperator):
             self.log.warning("marked a success: the TPU of %s is left to the tasks after this", lease.key.name)
             return
         self.log.warning("ended from outside: asking for the TPU of %s to be deleted", lease.key.name)
-        await abandon(bench, lease)
+        await abandon(bench, lease, LEASE_SECONDS)
 
 
-async def abandon(bench: Workbench, lease: Lease) -> Release:
+async def abandon(bench: Workbench, lease: Lease, patience: float | None = None) -> Release:
     """Ask for everything that carries this attempt's token to be deleted, unless a newer attempt has taken over."""
     from airflow_tpu.hooks import release
 
     async with bench.tpu.client() as client:
-        return await release.abandon(client, bench.leases, bench.ledger, lease.key, lease.token)
+        return await release.abandon(client, bench.leases, bench.ledger, lease.key, lease.token, patience)
 
 
 def in_thread(work: Coroutine[Any, Any, object], seconds: float) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from airflow_tpu.hooks.boot import Access
     from airflow_tpu.hooks.tpu import CloudTPUAsyncHook
 
+_LEASE_SECONDS = 10.0
+"""How long ``on_kill`` waits for the lease; Airflow gives it 30 seconds (``[triggerer] on_kill_timeout``)."""
+
 
 class CloudTPUBaseTrigger(BaseTrigger):
     """A wait that ends with one event: good news, or an error of our tree.
@@ -87,7 +90,7 @@ class CloudTPUBaseTrigger(BaseTrigger):
             self.log.warning("no bucket is known (%s): only the token on the TPU decides", error)
             bench.tpu.run(lambda client: request_delete(client, watch.key, watch.token))
             return
-        bench.tpu.run(lambda client: abandon(client, leases, ledger, watch.key, watch.token)).check()
+        bench.tpu.run(lambda client: abandon(client, leases, ledger, watch.key, watch.token, _LEASE_SECONDS)).check()
 
     def hook(self) -> CloudTPUAsyncHook:
         """Hook for the Cloud TPU API."""
