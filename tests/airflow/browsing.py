@@ -14,6 +14,7 @@ from tests.airflow.screens import PATIENCE_MS, TALL, Form, Screen, run_page, scr
 SECTIONS = (WHAT, WHERE, RESULTS, LIMITS)
 SEED = 7
 GROUPED = ("train", "copy")
+ARTIFACTS = "Artifacts in Cloud Storage"
 CONSOLE = "https://console.cloud.google.com"
 # A canvas knows the colour of every notation that a stylesheet may use.
 ARE_GREEN = """paths => {
@@ -42,11 +43,11 @@ def trains(run: TrainingRun) -> None:
         run.until_training("deferred")
         seen.open(run_page(run.dag, run.name, "train")).get_by_text(re.compile("^step [0-9]+ done$")).first.wait_for()
         seen.keep("log")
+        seen.open(details(run, "train")).get_by_role("link", name=ARTIFACTS, exact=True).wait_for()
         is_counted(seen, run)
         seen.open(run_page(run.dag, run.name))
         run.let_end()
         turns_green(seen, run)
-        seen.keep("grid")
         has_links(seen, run)
     assert run.client.call(run.path)["conf"]["seed"] == SEED
 
@@ -78,17 +79,24 @@ def turns_green(seen: Screen, run: TrainingRun) -> None:
     expect(seen.page.get_by_text("Success", exact=True)).to_have_count(len(tasks) + 1, timeout=PATIENCE_MS)
     shown = [*(task for task in tasks if task not in GROUPED), "group/tpu"]
     paths = [f"{run_page(run.dag, run.name)}/", *(run_page(run.dag, run.name, task) for task in shown)]
-    seen.page.wait_for_function(ARE_GREEN, arg=paths)
+    with seen.whole_grid():
+        seen.page.wait_for_function(ARE_GREEN, arg=paths)
+        seen.keep("grid")
+
+
+def details(run: TrainingRun, task: str) -> str:
+    """Path of the page that has a task's links."""
+    return f"{run_page(run.dag, run.name, task)}/details"
 
 
 def has_links(seen: Screen, run: TrainingRun) -> None:
     """The train task leads to the TPU's page and to its artifacts, the report to the usage page."""
-    seen.open(f"{run_page(run.dag, run.name, 'train')}/details").get_by_text("Extra Links").wait_for()
+    seen.open(details(run, "train")).get_by_text("Extra Links").wait_for()
     seen.keep("links")
-    tpu, artifacts = map(seen.destination, ("TPU in Google Cloud", "Artifacts in Cloud Storage"))
+    tpu, artifacts = map(seen.destination, ("TPU in Google Cloud", ARTIFACTS))
     assert f"{CONSOLE}/compute/tpus/details/us-central1-f/{run.key.node_id(1)}?" in tpu
     assert f"{CONSOLE}/storage/browser/trc-local/airflow-tpu/runs/{run.key.name}/attempt-1?" in artifacts
-    seen.open(f"{run_page(run.dag, run.name, 'report')}/details").get_by_text("Extra Links").wait_for()
+    seen.open(details(run, "report")).get_by_text("Extra Links").wait_for()
     seen.usage_of_report().get_by_role("heading", name="Not free", exact=True).wait_for()
 
 
@@ -106,6 +114,7 @@ def looks_around(run: TrainingRun) -> None:
         page.get_by_role("row", name=re.compile("^airflow_tpu airflow-provider-tpu==")).wait_for()
         seen.keep("plugins")
         has_connection_type(seen)
+        is_explained(seen, run.dag)
         has_names(seen.form(run.dag))
 
 
@@ -120,6 +129,14 @@ def has_connection_type(seen: Screen) -> None:
         form.text(label).wait_for()
     form.dialog.get_by_role("spinbutton", name="SSH port of the TPU VMs", exact=True).wait_for()
     seen.keep("connection")
+
+
+def is_explained(seen: Screen, dag: str) -> None:
+    """A task's page has its documentation behind a button."""
+    page = seen.open(f"/dags/{dag}/tasks/lease")
+    page.get_by_role("button", name="Documentation", exact=True).click()
+    page.get_by_text(re.compile("^Take the lease of this DAG run")).wait_for()
+    seen.keep("task-docs")
 
 
 def has_names(form: Form) -> None:

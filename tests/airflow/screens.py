@@ -64,6 +64,13 @@ class Screen:
         frame.locator("#content").wait_for()
         return frame
 
+    @contextmanager
+    def whole_grid(self) -> Iterator[None]:
+        """Give the grid all the room, for beside the details it shows two runs only."""
+        self.page.get_by_role("button", name="Collapse Details Panel").click()
+        yield
+        self.page.get_by_role("button", name="Show Details Panel").click()
+
     def form(self, dag: str) -> Form:
         """Press *Trigger* on a DAG's page."""
         self.open(f"/dags/{dag}").get_by_role("button", name="Trigger Dag").click()
