@@ -145,6 +145,7 @@ HEAD = [
     "- its result is that of an undisturbed run to the last bit, or its loss is said in the log;",
     "- there was never more than one live copy of the training;",
     "- no TPU, queued resource or process is left;",
+    "- where a TPU was taken away the ledger calls the loss by its name: preempted, vanished, never ready;",
     "- every ledger record is closed, and the ledger has no second less than the cloud's own meter (rounding: 0.1 s).",
     "  It may have 1 s more, and where a loss was only seen by looking the time until then, here at most 8 s.",
     "",

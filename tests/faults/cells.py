@@ -68,6 +68,15 @@ class Cell:
         """How the DAG run has to end."""
         return "failed" if self in FAILING else "success"
 
+    @property
+    def loss(self) -> str:
+        """What the ledger has to call the end of the first TPU; empty where none is taken away."""
+        if self.what not in _LOSSES:
+            return ""
+        if self.what.startswith("preempted"):
+            return "preempted"
+        return "never-ready" if self.where == "waiting" else "vanished"
+
 
 def reason_against(cell: Cell) -> str:
     """Why a cell makes no sense; empty if it does."""

@@ -61,6 +61,7 @@ def test_cell(cell: Cell, cloud: BackgroundCloud, run_dag: Run) -> None:
     eventually(scene.alive, lambda count: count == 0, 30.0)
     assert names_left(cloud) == []
     check_books(cloud)
+    check_loss(cloud, cell)
     keep(cloud)
     if cell.state == "success":
         assert result_of(cloud) == undisturbed()
@@ -81,6 +82,12 @@ def check_books(cloud: BackgroundCloud) -> None:
     assert len(closed) == len(events(cloud, "opened"))
     lost = sum(event["end_reason"] != "finished" for event in closed)
     assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) <= 1.0 + NOTICED * lost
+
+
+def check_loss(cloud: BackgroundCloud, cell: Cell) -> None:
+    """The ledger calls the loss of the first TPU by its name; a run that ended before it could be lost has one TPU."""
+    ends = [event["end_reason"] for event in events(cloud, "closed")]
+    assert not cell.loss or len(ends) == 1 or ends[0] == cell.loss, ends
 
 
 def result_of(cloud: BackgroundCloud) -> int:
