@@ -77,3 +77,33 @@ def asset_events(name: str, run_id: str) -> list[dict[str, Any]]:
     query = select(AssetEvent.extra).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
     with create_session() as session:
         return list(session.scalars(query.where(AssetModel.name == name, AssetEvent.source_run_id == run_id)))
+
+
+def type_airflow(*words: str) -> None:
+    """Type a command of Airflow's."""
+    from airflow.cli import cli_parser
+
+    arguments = cli_parser.get_parser().parse_args(words)
+    arguments.func(arguments)
+
+
+def let_start(dag_id: str) -> None:
+    """Let Airflow read every DAG file, as its DAG processor does, and start one DAG when it is due."""
+    from airflow.models import DagModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import update
+
+    type_airflow("dags", "reserialize")
+    with create_session() as session:
+        session.execute(update(DagModel).where(DagModel.dag_id == dag_id).values(is_paused=False))
+
+
+def waiting_for_a_start(asset: str) -> set[str]:
+    """DAGs that the scheduler would start now over an event of an asset."""
+    from airflow.models.asset import AssetDagRunQueue, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    query = select(AssetDagRunQueue.target_dag_id).join(AssetModel, AssetModel.id == AssetDagRunQueue.asset_id)
+    with create_session() as session:
+        return set(session.scalars(query.where(AssetModel.name == asset)))

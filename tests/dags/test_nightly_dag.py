@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from localcloud.testing import BackgroundCloud
-from tests.dags.evidence import asset_events, events, metered_seconds, names_left, objects, upload
+from tests.dags.evidence import (
+    asset_events,
+    events,
+    let_start,
+    metered_seconds,
+    names_left,
+    objects,
+    upload,
+    waiting_for_a_start,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -75,11 +84,14 @@ def test_nights_of_a_model(cloud: BackgroundCloud, run_dag: Run) -> None:
     assert "0.85 against the champion's 0.9 on the same held-out examples" in worse.log
     assert [found["result"]["metrics"]["test_accuracy"]["value"] for found in versions(cloud)] == [0.9, 0.85]
     assert asset_events("tpu-model-digits", worse.run_id) == []
+    let_start("deploy")
+    assert waiting_for_a_start("tpu-model-digits") == set()
 
     better = night("0.95")
     assert (better.state, better.tasks["promote"]) == ("success", "success"), better.log[-4000:]
     assert champion(cloud)["artifacts_uri"] == better.xcom["promote"]["uri"]
     assert champion(cloud)["history"] == [first.xcom["promote"]["version"]]
+    assert waiting_for_a_start("tpu-model-digits") == {"deploy"}
 
     back = run_dag("tpu_model_rollback", ROLLBACK)
     assert back.state == "success", back.log[-4000:]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.app import create_app, purge_cached_app
-from airflow.cli import cli_parser
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models import DagRun
 from airflow.sdk.exceptions import ParamValidationError
@@ -17,6 +16,7 @@ from airflow.utils.session import create_session
 from fastapi.testclient import TestClient
 
 from tests.dags.conftest import BUNDLES
+from tests.dags.evidence import type_airflow
 from tests.dags.files.ways_in import FORMS
 from tests.ui.rights import bearer
 
@@ -32,12 +32,6 @@ TAKEN = set(FORMS) - set(REFUSED)
 STARTER = Path(__file__).parent / "files" / "ways_in.py"
 
 
-def command(*words: str) -> None:
-    """Type a command of Airflow's."""
-    arguments = cli_parser.get_parser().parse_args(words)
-    arguments.func(arguments)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def known(database: None) -> Iterator[None]:
     """Airflow has read the DAG files."""
@@ -45,7 +39,7 @@ def known(database: None) -> Iterator[None]:
         # Long enough for the algorithm that Airflow signs tokens with; its own random default is not, and warns.
         patch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "only for these tests, " * 4)
         patch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps(BUNDLES))
-        command("dags", "reserialize")
+        type_airflow("dags", "reserialize")
         yield
 
 
@@ -82,9 +76,9 @@ def test_command_line() -> None:
         trigger = ("dags", "trigger", "tpu_train", "--run-id", f"cli-{name}", "--conf", json.dumps(form))
         if name in REFUSED:
             with pytest.raises(ParamValidationError, match=REFUSED[name]):
-                command(*trigger)
+                type_airflow(*trigger)
         else:
-            command(*trigger)
+            type_airflow(*trigger)
     assert started("cli-") == {name: FORMS[name] for name in TAKEN}
 
 
