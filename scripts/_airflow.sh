@@ -39,6 +39,8 @@ airflow_environment() {
     export AIRFLOW__API__WORKERS=1
     # An open page asks again after so many seconds; with Airflow's 3 the log would be seen later than it is there.
     export AIRFLOW__API__AUTO_REFRESH_INTERVAL=1
+    # The log has commands to copy, which are longer than a line.
+    export AIRFLOW__API__DEFAULT_WRAP=True
     export AIRFLOW__API__BASE_URL=http://localhost:$AIRFLOW_PORT
     export AIRFLOW__CORE__EXECUTION_API_SERVER_URL=http://127.0.0.1:$AIRFLOW_PORT/execution/
 
