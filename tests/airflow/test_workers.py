@@ -107,8 +107,8 @@ def to_follow(run: TrainingRun) -> str:
 
 def to_copy(run: TrainingRun) -> str:
     """Bring a run to where it copies what the training has left."""
-    upload = {"object": f"*{run.key.name}/attempt-1/*", "method": "POST"}
-    run.befall("gcs.request", upload, action="delay", seconds=30)
+    metrics = {"object": f"*{run.key.name}/attempt-1/output/metrics.json", "method": "GET"}
+    run.befall("gcs.request", metrics, action="delay", seconds=HELD)
     run.trigger()
     run.let_end()
     return "copy"
