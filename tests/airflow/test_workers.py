@@ -1,125 +1,29 @@
-"""Every process that a task hangs on, killed or held in every phase of a run: the long form of test_processes.py."""
+"""Every process that a task hangs on, killed or held in every phase of a run: the long form of test_processes.py.
+
+``scripts/soak`` writes what came of the kills into docs/fault-matrix.md.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Callable
-from functools import partial
-from operator import methodcaller
+from typing import Any
 
 import psutil
 import pytest
 
-from localcloud.crew import Crew
 from localcloud.testing import eventually
+from tests.airflow.phases import BRING, on_machine, to_follow, to_wait
 from tests.airflow.runs import PATIENCE, POLL, TrainingRun
 from tests.airflow.stage import Stage
 from tests.airflow.variants import CELERY, TRAIN, WORKING
+from tests.faults.cells import ALL_KILLS, Cell, reason_against
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
-HELD = 45.0
-"""Seconds for which a phase of an instant is held, so that something can happen in it."""
-
 OBSERVED = 240.0
 """Seconds that the ledger may have more than the meter: Airflow itself needs a minute or two to miss a worker."""
-
-
-def to_create(run: TrainingRun) -> str:
-    """Bring a run to where it waits for its TPU."""
-    run.befall("queued.timeline", {"queued": run.key.node_id(1)}, wait=60)
-    run.trigger(provisioning="queued-resource")
-    eventually(run.resources, bool, PATIENCE, POLL)
-    return "create"
-
-
-def to_boot(run: TrainingRun) -> str:
-    """Bring a run to where its TPU is READY, but lets nobody log in yet."""
-    run.befall("vm.ssh", {"node": run.key.node_id(1)}, key_late_seconds=45)
-    run.trigger()
-    eventually(run.is_ready, bool, PATIENCE, POLL)
-    return "create"
-
-
-def to_ship(run: TrainingRun) -> str:
-    """Bring a run to where its script is being shipped over a connection that is silent from now on."""
-    run.trigger()
-    eventually(lambda: has_file(run, "runner.py"), bool, PATIENCE, 0.02)
-    on_machine(run, "freeze")
-    return "train"
-
-
-def to_start(run: TrainingRun) -> str:
-    """Bring a run to where its VM says in the bucket which attempt it is, before the script begins."""
-    claim = {"object": f"*/{run.key.name}/checkpoints/attempts/1.json", "method": "P*"}
-    run.befall("gcs.request", claim, action="delay", seconds=HELD)
-    run.trigger()
-    until_struck(run)
-    return "train"
-
-
-def to_checkpoint(run: TrainingRun) -> str:
-    """Bring a run to where a checkpoint is being mirrored."""
-    upload = {"object": f"*/{run.key.name}/checkpoints/attempt-1/*/state", "method": "P*"}
-    run.befall("gcs.request", upload, action="delay", seconds=HELD)
-    run.trigger(environment=f"STORY={run.name}\nSAVES=2")
-    until_struck(run)
-    return "train"
-
-
-def until_struck(run: TrainingRun) -> None:
-    """Wait until the fault that was scripted for the run has struck."""
-    eventually(run.cloud.cloud.faults.unused, lambda unused: run.name not in unused, PATIENCE, POLL)
-
-
-def has_file(run: TrainingRun, name: str) -> bool:
-    """Whether the run's machine has a file of this name on its disk."""
-    return any(name in files for crew in crews(run) for _, _, files in os.walk(crew.directory))
-
-
-def on_machine(run: TrainingRun, action: str) -> None:
-    """Freeze the run's machine, connections and all, or thaw it if it is there."""
-    for crew in crews(run):
-        run.cloud.run(crew.each(methodcaller(action)))
-
-
-def crews(run: TrainingRun) -> list[Crew]:
-    """The workers of the run's TPU; nothing while it has none."""
-    nodes = [row["name"] for row in run.cloud.snapshot()["nodes"] if row["name"].endswith(f"/{run.key.node_id(1)}")]
-    found = (run.cloud.call(partial(run.cloud.cloud.fleet.crew, node)) for node in nodes)
-    return [crew for crew in found if crew is not None]
-
-
-def to_train(run: TrainingRun) -> str:
-    """Bring a run to where it trains."""
-    run.trigger()
-    run.until_training("running")
-    return "train"
-
-
-def to_follow(run: TrainingRun) -> str:
-    """Bring a run to where a triggerer follows its training."""
-    run.trigger()
-    run.until_training("deferred")
-    return "train"
-
-
-def to_copy(run: TrainingRun) -> str:
-    """Bring a run to where it copies what the training has left."""
-    metrics = {"object": f"*{run.key.name}/attempt-1/output/metrics.json", "method": "GET"}
-    run.befall("gcs.request", metrics, action="delay", seconds=HELD)
-    run.trigger()
-    run.let_end()
-    return "copy"
-
-
-def to_delete(run: TrainingRun) -> str:
-    """Bring a run to where it waits for its TPU to be gone from the lists."""
-    run.befall("tpu.list", {"event": "delete", "name": f"*/{run.key.node_id(1)}"}, seconds=45)
-    run.trigger()
-    run.let_end()
-    return "delete"
 
 
 def kill_task(run: TrainingRun, pid: int) -> None:
@@ -138,55 +42,67 @@ def kill_scheduler(run: TrainingRun, pid: int) -> None:
     run.stack.start("scheduler")
 
 
-@pytest.mark.parametrize("kill", [kill_task, kill_supervisor, kill_scheduler], ids=["task", "supervisor", "scheduler"])
-@pytest.mark.parametrize(
-    "bring",
-    [to_create, to_boot, to_ship, to_start, to_train, to_checkpoint, to_copy, to_delete],
-    ids=["creating", "booting", "shipping", "starting", "training", "checkpointing", "copying", "deleting"],
-)
-def test_killed(
-    stage: Stage,
-    bring: Callable[[TrainingRun], str],
-    kill: Callable[[TrainingRun, int], None],
-    request: pytest.FixtureRequest,
-) -> None:
-    """The scheduler has the task tried again, the next try finds TPU and training, and the run ends green."""
-    run = stage.run(WORKING, request.node.callspec.id)
-    task = bring(run)
+def cells(what: str) -> list[Any]:
+    """The cells of a row of the matrix that make sense, as parameters."""
+    return [pytest.param(cell, id=cell.id) for cell in ALL_KILLS if cell.what == what and not reason_against(cell)]
+
+
+@pytest.mark.parametrize("cell", cells("task killed"))
+def test_task_killed(stage: Stage, cell: Cell) -> None:
+    """The next try finds TPU and training, and the run ends green."""
+    ends_green_without(kill_task, cell, stage)
+
+
+@pytest.mark.parametrize("cell", cells("scheduler killed"))
+def test_scheduler_killed(stage: Stage, cell: Cell) -> None:
+    """The scheduler that is started next has the task tried again, with the same end."""
+    ends_green_without(kill_scheduler, cell, stage)
+
+
+@pytest.mark.parametrize("where", BRING)
+def test_supervisor_killed(stage: Stage, where: str) -> None:
+    """The same when only the worker dies that tells Airflow of the task."""
+    ends_green_without(kill_supervisor, Cell(where, "supervisor killed"), stage)
+
+
+def ends_green_without(kill: Callable[[TrainingRun, int], None], cell: Cell, stage: Stage) -> None:
+    """Kill something in a phase, and see the run end as if nothing had happened."""
+    run = stage.run(WORKING, cell.id.replace(": ", "-").replace(" ", "-"))
+    task = BRING[cell.where](run)
     run.until(task, "running")
     kill(run, eventually(lambda: run.task(task)["pid"], lambda pid: pid is not None, PATIENCE, POLL))
     on_machine(run, "thaw")
     run.until(task, "running", "success", tries=2)
     assert len(run.alive()) <= 1
     run.let_end()
+    ends_green(run)
+
+
+def ends_green(run: TrainingRun) -> None:
+    """One copy of the training has come to its end, and nothing is left."""
     assert set(run.until_over().values()) == {"success"}
     assert len(run.starts()) == 1
     run.assert_nothing_left(OBSERVED)
 
 
-@pytest.mark.parametrize(
-    "bring",
-    [to_create, to_start, to_follow, to_checkpoint, to_delete],
-    ids=["creating", "starting", "training", "checkpointing", "deleting"],
-)
-def test_triggerer_killed(stage: Stage, bring: Callable[[TrainingRun], str], request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("cell", cells("triggerer killed"))
+def test_triggerer_killed(stage: Stage, cell: Cell) -> None:
     """Another triggerer goes on with the wait, the training does not notice, and the run ends green."""
-    run = stage.run(TRAIN, f"triggerer-{request.node.callspec.id}")
+    run = stage.run(TRAIN, cell.id.replace(": ", "-").replace(" ", "-"))
+    bring = to_follow if cell.where == "training" else BRING[cell.where]
     task = bring(run)
     run.until(task, "deferred")
     first = eventually(lambda: run.triggerer(task), bool, PATIENCE, POLL)
     stage.stack.kill(first)
     stage.stack.start(first)
     run.let_end()
-    assert set(run.until_over().values()) == {"success"}
-    assert len(run.starts()) == 1
-    run.assert_nothing_left(OBSERVED)
+    ends_green(run)
 
 
 def test_marked_failed_while_queued(stage: Stage) -> None:
     """A task that a worker is still to take is not run any more, and the TPU that waits for it is deleted once."""
     run = stage.run(CELERY, "marked-failed-while-queued")
-    assert to_create(run) == "create"
+    assert to_wait(run) == "create"
     stage.stack.hold("worker")
     run.until("train", "queued")
     run.mark("train", "failed")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from scripts import fault_matrix_page as pages
-from tests.faults.cells import ALL, FAILING, KNOWN, Cell, reason_against
+from tests.faults.cells import ALL, ALL_KILLS, FAILING, KNOWN, Cell, reason_against
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,10 +34,13 @@ def test_a_cell_that_failed_is_not_hidden() -> None:
         <testcase name="test_cell[training: SSH cut]"/>
         <testcase name="test_cell[booting: host key changed]"/>
         <testcase name="test_cell[training: vanishes]"><failure/></testcase>
+        <testcase name="test_killed[training: task killed]"/>
     </testsuite></testsuites>"""
     found = pages.read(pages.page(pages.outcomes(report), {}, ""))
-    assert found.keys() == set(ALL)
+    assert found.keys() == {*ALL, *ALL_KILLS}
     assert found[Cell("training", "SSH cut")] == pages.OK
     assert found[Cell("booting", "host key changed")] == pages.REFUSED
     assert found[Cell("training", "vanishes")] == pages.BROKEN
     assert found[Cell("training", "preempted, loudly")] == pages.NOT_RUN
+    assert found[Cell("training", "task killed")] == pages.OK
+    assert found[Cell("training", "scheduler killed")] == pages.NOT_RUN

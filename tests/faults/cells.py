@@ -34,7 +34,11 @@ WHAT = (
     "storage 503 on 10 %",
     "storage refuses writes",
 )
-"""What goes wrong there. What kills processes of Airflow is tried on a whole Airflow, in tests/airflow."""
+"""What goes wrong there."""
+
+KILLS = ("task killed", "scheduler killed", "triggerer killed")
+"""What dies of Airflow itself there: the process of the task that is in that phase, the scheduler with all its tasks,
+the triggerer that waits in place of the task. Tried on real processes, in tests/airflow/test_workers.py."""
 
 _NO_NODE = "there is no node yet"
 _NO_MACHINE = "there is no machine to connect to"
@@ -43,6 +47,7 @@ _ONCE = "happens once in the life of a VM, while it boots"
 _GOING = "the node is being deleted already"
 _EARLY = ("before create", "creating", "waiting")
 _CONNECTED = ("shipping", "starting", "training", "checkpointing", "copying")
+_DEFERRED = ("creating", "waiting", "booting", "starting", "training", "checkpointing", "deleting")
 _SSH = ("SSH cut", "SSH frozen")
 _LOSSES = WHAT[:3]
 
@@ -81,6 +86,8 @@ class Cell:
 def reason_against(cell: Cell) -> str:
     """Why a cell makes no sense; empty if it does."""
     where, what = cell.where, cell.what
+    if what in KILLS:
+        return "the task is in its worker then" if what == "triggerer killed" and where not in _DEFERRED else ""
     if what in _LOSSES and where in ("before create", "creating"):
         return _NO_NODE
     if what == "preempted, silently" and where == "waiting":
@@ -100,6 +107,7 @@ def reason_against(cell: Cell) -> str:
     return ""
 
 
+ALL_KILLS = tuple(Cell(where, what) for where in WHERE for what in KILLS)
 ALL = tuple(Cell(where, what) for where in WHERE for what in WHAT)
 CELLS = tuple(cell for cell in ALL if not reason_against(cell))
 

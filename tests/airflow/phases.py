@@ -1,0 +1,144 @@
+"""How a run is brought to each phase, and held there for as long as something has to happen in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from operator import methodcaller
+
+from localcloud.crew import Crew
+from localcloud.testing import eventually
+from tests.airflow.runs import PATIENCE, POLL, TrainingRun
+
+HELD = 45.0
+"""Seconds for which a phase of an instant is held, so that something can happen in it."""
+
+
+def to_lease(run: TrainingRun) -> str:
+    """Bring a run to where it takes its lease, before anything is asked of the Cloud TPU API."""
+    lease = {"object": f"*/leases/{run.key.name}.json", "method": "P*"}
+    run.befall("gcs.request", lease, action="delay", seconds=HELD)
+    run.trigger()
+    until_struck(run)
+    return "lease"
+
+
+def to_create(run: TrainingRun) -> str:
+    """Bring a run to where the operation that makes its TPU goes on."""
+    target = {"verb": "create", "target": f"*/{run.key.node_id(1)}"}
+    run.befall("tpu.operation", target, action="slow", seconds=HELD)
+    run.trigger()
+    until_struck(run)
+    return "create"
+
+
+def to_wait(run: TrainingRun) -> str:
+    """Bring a run to where its request waits in Google's queue."""
+    run.befall("queued.timeline", {"queued": run.key.node_id(1)}, wait=60)
+    run.trigger(provisioning="queued-resource")
+    eventually(run.resources, bool, PATIENCE, POLL)
+    return "create"
+
+
+def to_boot(run: TrainingRun) -> str:
+    """Bring a run to where its TPU is READY, but lets nobody log in yet."""
+    run.befall("vm.ssh", {"node": run.key.node_id(1)}, key_late_seconds=HELD)
+    run.trigger()
+    eventually(run.is_ready, bool, PATIENCE, POLL)
+    return "create"
+
+
+def to_ship(run: TrainingRun) -> str:
+    """Bring a run to where its script is being shipped over a connection that is silent from now on."""
+    run.trigger()
+    eventually(lambda: has_file(run, "runner.py"), bool, PATIENCE, 0.02)
+    on_machine(run, "freeze")
+    return "train"
+
+
+def to_start(run: TrainingRun) -> str:
+    """Bring a run to where its VM says in the bucket which attempt it is, before the script begins."""
+    claim = {"object": f"*/{run.key.name}/checkpoints/attempts/1.json", "method": "P*"}
+    run.befall("gcs.request", claim, action="delay", seconds=HELD)
+    run.trigger()
+    until_struck(run)
+    return "train"
+
+
+def to_checkpoint(run: TrainingRun) -> str:
+    """Bring a run to where a checkpoint is being mirrored."""
+    upload = {"object": f"*/{run.key.name}/checkpoints/attempt-1/*/state", "method": "P*"}
+    run.befall("gcs.request", upload, action="delay", seconds=HELD)
+    run.trigger(environment=f"STORY={run.name}\nSAVES=2")
+    until_struck(run)
+    return "train"
+
+
+def until_struck(run: TrainingRun) -> None:
+    """Wait until the fault that was scripted for the run has struck."""
+    eventually(run.cloud.cloud.faults.unused, lambda unused: run.name not in unused, PATIENCE, POLL)
+
+
+def has_file(run: TrainingRun, name: str) -> bool:
+    """Whether the run's machine has a file of this name on its disk."""
+    return any(name in files for crew in crews(run) for _, _, files in os.walk(crew.directory))
+
+
+def on_machine(run: TrainingRun, action: str) -> None:
+    """Freeze the run's machine, connections and all, or thaw it if it is there."""
+    for crew in crews(run):
+        run.cloud.run(crew.each(methodcaller(action)))
+
+
+def crews(run: TrainingRun) -> list[Crew]:
+    """The workers of the run's TPU; nothing while it has none."""
+    nodes = [row["name"] for row in run.cloud.snapshot()["nodes"] if row["name"].endswith(f"/{run.key.node_id(1)}")]
+    found = (run.cloud.call(partial(run.cloud.cloud.fleet.crew, node)) for node in nodes)
+    return [crew for crew in found if crew is not None]
+
+
+def to_train(run: TrainingRun) -> str:
+    """Bring a run to where it trains."""
+    run.trigger()
+    run.until_training("running")
+    return "train"
+
+
+def to_follow(run: TrainingRun) -> str:
+    """Bring a run to where a triggerer follows its training."""
+    run.trigger()
+    run.until_training("deferred")
+    return "train"
+
+
+def to_copy(run: TrainingRun) -> str:
+    """Bring a run to where it copies what the training has left."""
+    metrics = {"object": f"*{run.key.name}/attempt-1/output/metrics.json", "method": "GET"}
+    run.befall("gcs.request", metrics, action="delay", seconds=HELD)
+    run.trigger()
+    run.let_end()
+    return "copy"
+
+
+def to_delete(run: TrainingRun) -> str:
+    """Bring a run to where it waits for its TPU to be gone from the lists."""
+    run.befall("tpu.list", {"event": "delete", "name": f"*/{run.key.node_id(1)}"}, seconds=HELD)
+    run.trigger()
+    run.let_end()
+    return "delete"
+
+
+BRING: dict[str, Callable[[TrainingRun], str]] = {
+    "before create": to_lease,
+    "creating": to_create,
+    "waiting": to_wait,
+    "booting": to_boot,
+    "shipping": to_ship,
+    "starting": to_start,
+    "training": to_train,
+    "checkpointing": to_checkpoint,
+    "copying": to_copy,
+    "deleting": to_delete,
+}
+"""By phase; each returns the task that is in it."""
