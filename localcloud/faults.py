@@ -9,7 +9,7 @@ point                attributes                   params
 ``tpu.call``         method, name, transport      action: error (code, message, reason, retry_after) |
                                                   lose-response | delay (seconds) | hang
 ``tpu.operation``    verb, target                 action: error (code, message, after) | never | slow (seconds) |
-                                                  forget; resource: proceeds | undone | stuck
+                                                  forget; resource: proceeds | undone | stuck | late
 ``tpu.zone``         zone, method                 action: unreachable
 ``tpu.list``         event (create, delete), name seconds for which lists do not know, see :mod:`localcloud.lag`
 ``node.timeline``    node, zone                   see :class:`localcloud.node_faults.Fate`

@@ -59,7 +59,8 @@ class NodeApi:
         operation = self._nodes.operations.start(record.where, "create", undo=partial(self._nodes.vanish, record))
         record.create = operation
         if not operation.holds_resource:
-            self._world.later(self._world.latencies.creating, partial(self._boot, record))
+            later = self._world.latencies.creating + operation.lateness
+            self._world.later(later, partial(self._boot, record))
         return operation.render()
 
     def _boot(self, record: NodeRecord) -> None:

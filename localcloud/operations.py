@@ -59,10 +59,17 @@ class Operation:
 
         ``"resource": "proceeds"`` on an error lets the resource come up although the operation says it failed.
         """
-        if self.fault is None:
+        if self.fault is None or self.lateness > 0:
             return False
         default = "undone" if self.action() == "error" else "proceeds"
         return str(self.fault.params.get("resource", default)) != "proceeds"
+
+    @property
+    def lateness(self) -> float:
+        """Seconds by which a node that is created is late too: ``"resource": "late"`` with a slow operation."""
+        if self.fault is None or self.action() != "slow" or self.fault.params.get("resource") != "late":
+            return 0.0
+        return float(self.fault.params.get("seconds", 1.0))
 
     def render(self) -> Any:
         """Return a copy of the message with current metadata: what was answered once must not change later."""
@@ -133,7 +140,7 @@ class OperationBook:
         action = operation.action()
         if action in {"never", "error"}:
             return
-        if action == "slow":
+        if action == "slow" and not operation.lateness:
             delay = float(operation.fault.params.get("seconds", 1.0)) if operation.fault else 0.0
             self._world.later(delay, lambda: self._end(operation, response=answer))
             return

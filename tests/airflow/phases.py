@@ -27,7 +27,7 @@ def to_lease(run: TrainingRun) -> str:
 def to_create(run: TrainingRun) -> str:
     """Bring a run to where the operation that makes its TPU goes on."""
     target = {"verb": "create", "target": f"*/{run.key.node_id(1)}"}
-    run.befall("tpu.operation", target, action="slow", seconds=HELD)
+    run.befall("tpu.operation", target, action="slow", resource="late", seconds=HELD)
     run.trigger()
     until_struck(run)
     return "create"

@@ -17,7 +17,7 @@ from localcloud.testing import eventually
 from tests.airflow.phases import BRING, on_machine, to_follow, to_wait
 from tests.airflow.runs import PATIENCE, POLL, TrainingRun
 from tests.airflow.stage import Stage
-from tests.airflow.variants import CELERY, TRAIN, WORKING
+from tests.airflow.variants import CELERY, OVERRUN, TRAIN, WORKING
 from tests.faults.cells import ALL_KILLS, Cell, reason_against
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
@@ -97,6 +97,20 @@ def test_triggerer_killed(stage: Stage, cell: Cell) -> None:
     stage.stack.start(first)
     run.let_end()
     ends_green(run)
+
+
+def test_run_ended_by_its_timeout(stage: Stage) -> None:
+    """No teardown runs then; trigger and deadline alert take the TPU, and the reaper closes the books."""
+    run = stage.run(OVERRUN, "overrun")
+    run.trigger()
+    run.until_training("deferred")
+    eventually(lambda: run.state, lambda state: state == "failed", PATIENCE, POLL)
+    assert run.task("delete")["state"] != "success"
+    run.expire()
+    assert eventually(run.resources, lambda found: not found, PATIENCE, POLL) == []
+    run.reap()
+    assert len(run.starts()) == 1
+    run.assert_nothing_left(OBSERVED)
 
 
 def test_marked_failed_while_queued(stage: Stage) -> None:

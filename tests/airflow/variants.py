@@ -19,6 +19,8 @@ CELERY = "tpu_train_celery"
 """Its tasks are run by Celery."""
 TIMED = "tpu_train_timed"
 """Its train task has an execution timeout of seconds."""
+OVERRUN = "tpu_train_overrun"
+"""Its runs have a timeout, after which Airflow starts no task any more, and it has the alerts."""
 REAPER = "tpu_reaper"
 
 Change = tuple[str, str]
@@ -41,6 +43,7 @@ _BY_CELERY: Change = (
     "    params=train_params(),\n",
     '    params=train_params(),\n    default_args={"executor": "CeleryExecutor"},\n',
 )
+_RUN_TIMEOUT: Change = ("    catchup=False,\n", "    catchup=False,\n    dagrun_timeout=timedelta(seconds=120),\n")
 _TIMEDELTA: Change = ("from airflow.sdk import DAG\n", "from airflow.sdk import DAG\nfrom datetime import timedelta\n")
 _BY_HAND: Change = ('schedule="*/15 * * * *"', "schedule=None")
 
@@ -54,6 +57,7 @@ def write(folder: Path) -> None:
     _write(folder, TRAIN, BROKEN, _SOON)
     _write(folder, TRAIN, CELERY, _BY_CELERY, _IN_WORKER)
     _write(folder, TRAIN, TIMED, _IN_WORKER, _TIMEDELTA, _TIMEOUT)
+    _write(folder, TRAIN, OVERRUN, _SOON, _RUN_TIMEOUT)
     _write(folder, REAPER, REAPER, _BY_HAND)
 
 

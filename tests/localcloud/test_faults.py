@@ -129,6 +129,16 @@ def test_an_operation_may_be_slow(cloud: PaperCloud) -> None:
     assert cloud.operation(name).done
 
 
+def test_a_node_may_be_late_with_its_operation(cloud: PaperCloud) -> None:
+    """With ``resource: late`` the node is CREATING for as long as its operation goes on, and both end together."""
+    cloud.faults.add(fault("tpu.operation", action="slow", resource="late", seconds=100))
+    name = cloud.create().name
+    cloud.pass_time(100)
+    assert (cloud.operation(name).done, cloud.node().state) == (False, State.CREATING)
+    cloud.pass_time(1)
+    assert (cloud.operation(name).done, cloud.node().state) == (True, State.READY)
+
+
 def test_an_operation_may_be_forgotten(cloud: PaperCloud) -> None:
     """A forgotten operation is NOT_FOUND although its node comes up."""
     cloud.faults.add(fault("tpu.operation", action="forget"))
