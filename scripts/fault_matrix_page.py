@@ -1,9 +1,9 @@
 """Write docs/fault-matrix.md: what was seen when every trouble was tried in every phase.
 
-Usage: ``fault_matrix_page.py CELLS.xml CELLS.jsonl KILLS.xml > docs/fault-matrix.md``, as ``scripts/soak`` does. The
-first and the last file are pytest's reports (which cells passed), the second is what each run has left (how many tries
-and TPUs it took). Which cells there are, and why others make no sense, is said by tests/faults/cells.py; a test
-compares the page with it.
+Usage: ``fault_matrix_page.py CELLS.xml CELLS.jsonl KILLS.xml... > docs/fault-matrix.md``, as ``scripts/soak`` does.
+The XML files are pytest's reports (which cells passed), the other is what each run has left (how many tries and TPUs it
+took). Which cells there are, and why others make no sense, is said by tests/faults/cells.py; a test compares the page
+with it.
 """
 
 from __future__ import annotations
@@ -171,5 +171,6 @@ KILLED = [
 ]
 
 if __name__ == "__main__":
-    cells, log, kills = (Path(name).read_text(encoding="utf-8") for name in sys.argv[1:])
-    print(page(outcomes(cells) | outcomes(kills), efforts(log), circumstances()), end="")
+    cells, log, *kills = (Path(name).read_text(encoding="utf-8") for name in sys.argv[1:])
+    words = {name: word for report in (cells, *kills) for name, word in outcomes(report).items()}
+    print(page(words, efforts(log), circumstances()), end="")
