@@ -33,7 +33,8 @@ def reaches(step: int) -> Any:
 
 
 @pytest.mark.timeout(900)  # each kill costs a process that imports TensorFlow
-@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.soak)])
+@pytest.mark.soak  # tests/faults/test_kills.py kills a lighter training, tests/dags/test_resume_dag.py this one once
+@pytest.mark.parametrize("kills", [1, 12])
 def test_a_run_killed_at_random_points_ends_like_an_undisturbed_one(
     run: DigitsRun, undisturbed: DigitsRun, kills: int
 ) -> None:
