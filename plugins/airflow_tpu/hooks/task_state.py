@@ -15,24 +15,22 @@ def task_state(key: RunKey, task_id: str) -> str | None:
     :param task_id: which task of it.
     :return: None when Airflow does not know the task any more, or has not given it a state yet.
     """
-    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
-
-    states = RuntimeTaskInstance.get_task_states(
-        dag_id=key.dag_id, task_ids=[task_id], run_ids=[key.run_id], map_index=key.map_index
-    )
     # A mapped task is answered under its id and index; one was asked for, so there is one answer.
-    return next(iter(states.get(key.run_id, {}).values()), None)
+    return next(iter(task_states(key.dag_id, key.run_id, [task_id], key.map_index).values()), None)
 
 
-def task_states(dag_id: str, run_id: str, task_ids: list[str]) -> dict[str, str | None]:
+def task_states(dag_id: str, run_id: str, task_ids: list[str], map_index: int | None = None) -> dict[str, str | None]:
     """State of several tasks of a run as they are now.
 
     :param dag_id: the DAG.
     :param run_id: the run.
     :param task_ids: which tasks.
+    :param map_index: which instance of a mapped one, None for all.
     :return: by task; each instance of a mapped one under its id and index. None: it has no state yet.
     """
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
-    states = RuntimeTaskInstance.get_task_states(dag_id=dag_id, task_ids=task_ids, run_ids=[run_id])
+    states = RuntimeTaskInstance.get_task_states(
+        dag_id=dag_id, task_ids=task_ids, run_ids=[run_id], map_index=map_index
+    )
     return dict(states.get(run_id, {}))
