@@ -67,7 +67,16 @@ class Operation:
     @property
     def lateness(self) -> float:
         """Seconds by which a node that is created is late too: ``"resource": "late"`` with a slow operation."""
-        if self.fault is None or self.action() != "slow" or self.fault.params.get("resource") != "late":
+        return self._slowness if self.fault is not None and self.fault.params.get("resource") == "late" else 0.0
+
+    @property
+    def delay(self) -> float:
+        """Seconds from when the resource is where it should be until a slow operation says so."""
+        return self._slowness - self.lateness
+
+    @property
+    def _slowness(self) -> float:
+        if self.fault is None or self.action() != "slow":
             return 0.0
         return float(self.fault.params.get("seconds", 1.0))
 
@@ -140,9 +149,8 @@ class OperationBook:
         action = operation.action()
         if action in {"never", "error"}:
             return
-        if action == "slow" and not operation.lateness:
-            delay = float(operation.fault.params.get("seconds", 1.0)) if operation.fault else 0.0
-            self._world.later(delay, lambda: self._end(operation, response=answer))
+        if operation.delay > 0:
+            self._world.later(operation.delay, lambda: self._end(operation, response=answer))
             return
         self._end(operation, response=answer)
 
