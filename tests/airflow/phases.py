@@ -17,10 +17,7 @@ HELD = 45.0
 
 def to_lease(run: TrainingRun) -> str:
     """Bring a run to where it takes its lease, before anything is asked of the Cloud TPU API."""
-    lease = {"object": f"*/leases/{run.key.name}.json", "method": "P*"}
-    run.befall("gcs.request", lease, action="delay", seconds=HELD)
-    run.trigger()
-    until_struck(run)
+    trigger_into(run, f"*/leases/{run.key.name}.json")
     return "lease"
 
 
@@ -59,20 +56,21 @@ def to_ship(run: TrainingRun) -> str:
 
 def to_start(run: TrainingRun) -> str:
     """Bring a run to where its VM says in the bucket which attempt it is, before the script begins."""
-    claim = {"object": f"*/{run.key.name}/checkpoints/attempts/1.json", "method": "P*"}
-    run.befall("gcs.request", claim, action="delay", seconds=HELD)
-    run.trigger()
-    until_struck(run)
+    trigger_into(run, f"*/{run.key.name}/checkpoints/attempts/1.json")
     return "train"
 
 
 def to_checkpoint(run: TrainingRun) -> str:
     """Bring a run to where a checkpoint is being mirrored."""
-    upload = {"object": f"*/{run.key.name}/checkpoints/attempt-1/*/state", "method": "P*"}
-    run.befall("gcs.request", upload, action="delay", seconds=HELD)
-    run.trigger(environment=f"STORY={run.name}\nSAVES=2")
-    until_struck(run)
+    trigger_into(run, f"*/{run.key.name}/checkpoints/attempt-1/*/state", environment=f"STORY={run.name}\nSAVES=2")
     return "train"
+
+
+def trigger_into(run: TrainingRun, name: str, **form: str) -> None:
+    """Trigger a run, and wait until it hangs on writing an object of this name."""
+    run.befall("gcs.request", {"object": name, "method": "P*"}, action="delay", seconds=HELD)
+    run.trigger(**form)
+    until_struck(run)
 
 
 def until_struck(run: TrainingRun) -> None:
@@ -98,17 +96,10 @@ def crews(run: TrainingRun) -> list[Crew]:
     return [crew for crew in found if crew is not None]
 
 
-def to_train(run: TrainingRun) -> str:
-    """Bring a run to where it trains."""
+def to_train(run: TrainingRun, state: str = "running") -> str:
+    """Bring a run to where it trains, its task being ``running``, or ``deferred`` and followed by a triggerer."""
     run.trigger()
-    run.until_training("running")
-    return "train"
-
-
-def to_follow(run: TrainingRun) -> str:
-    """Bring a run to where a triggerer follows its training."""
-    run.trigger()
-    run.until_training("deferred")
+    run.until_training(state)
     return "train"
 
 

@@ -128,6 +128,11 @@ class TrainingRun:
             POLL,
         )
 
+    def until_process(self, task: str) -> int:
+        """Wait until a task is running; returns the id of its process."""
+        self.until(task, "running")
+        return int(eventually(lambda: self.task(task)["pid"], lambda pid: pid is not None, PATIENCE, POLL))
+
     def until_over(self) -> dict[str, str]:
         """Wait until the DAG run and all its tasks have ended; returns the tasks' states."""
         eventually(lambda: self.state, lambda state: state in ("success", "failed"), PATIENCE, POLL)
@@ -246,6 +251,15 @@ class TrainingRun:
 
     def _task_path(self, task: str) -> str:
         return f"{self.path}/taskInstances/{task}"
+
+
+def ends_green(run: TrainingRun, copies: int = 1, charged_more: float = 1.0) -> None:
+    """The training has come to its end and left nothing but its artifacts."""
+    tasks = run.until_over()
+    assert set(tasks.values()) == {"success"}, tasks
+    assert run.state == "success"
+    assert len(run.starts()) == copies
+    run.assert_nothing_left(charged_more)
 
 
 def instant(text: str) -> dt.datetime:

@@ -15,7 +15,7 @@ import pytest
 
 from localcloud.testing import eventually
 from tests.airflow.browsing import looks_around, trains
-from tests.airflow.runs import PATIENCE, POLL, TrainingRun, refusal, status_of
+from tests.airflow.runs import PATIENCE, POLL, TrainingRun, ends_green, refusal, status_of
 from tests.airflow.stage import Stage, together
 from tests.airflow.variants import BROKEN, CELERY, PAUSED, REMOVED, TIMED, TRAIN, WORKING
 
@@ -36,19 +36,9 @@ def ends_red(run: TrainingRun) -> None:
     run.assert_nothing_left(SEEN_LATE)
 
 
-def ends_green(run: TrainingRun, copies: int = 1, charged_more: float = 1.0) -> None:
-    """The training has come to its end and left nothing but its artifacts."""
-    tasks = run.until_over()
-    assert set(tasks.values()) == {"success"}, tasks
-    assert run.state == "success"
-    assert len(run.starts()) == copies
-    run.assert_nothing_left(charged_more)
-
-
 def kill_worker(run: TrainingRun, task: str) -> None:
     """Kill the process that a task runs in; the scheduler has it tried again."""
-    run.until(task, "running")
-    os.kill(eventually(lambda: run.task(task)["pid"], lambda pid: pid is not None, PATIENCE, POLL), signal.SIGKILL)
+    os.kill(run.until_process(task), signal.SIGKILL)
     run.until(task, "up_for_retry")
 
 

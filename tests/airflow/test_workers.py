@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from localcloud.testing import eventually
-from tests.airflow.phases import BRING, on_machine, to_follow, to_wait
-from tests.airflow.runs import PATIENCE, POLL, TrainingRun
+from tests.airflow.phases import BRING, on_machine, to_train, to_wait
+from tests.airflow.runs import PATIENCE, POLL, TrainingRun, ends_green
 from tests.airflow.stage import Stage
 from tests.airflow.variants import CELERY, OVERRUN, TRAIN, WORKING
 from tests.faults.cells import ALL_KILLS, Cell, reason_against
@@ -69,34 +69,25 @@ def ends_green_without(kill: Callable[[TrainingRun, int], None], cell: Cell, sta
     """Kill something in a phase, and see the run end as if nothing had happened."""
     run = stage.run(WORKING, cell.id.replace(": ", "-").replace(" ", "-"))
     task = BRING[cell.where](run)
-    run.until(task, "running")
-    kill(run, eventually(lambda: run.task(task)["pid"], lambda pid: pid is not None, PATIENCE, POLL))
+    kill(run, run.until_process(task))
     on_machine(run, "thaw")
     run.until(task, "running", "success", tries=2)
     assert len(run.alive()) <= 1
     run.let_end()
-    ends_green(run)
-
-
-def ends_green(run: TrainingRun) -> None:
-    """One copy of the training has come to its end, and nothing is left."""
-    assert set(run.until_over().values()) == {"success"}
-    assert len(run.starts()) == 1
-    run.assert_nothing_left(OBSERVED)
+    ends_green(run, charged_more=OBSERVED)
 
 
 @pytest.mark.parametrize("cell", cells("triggerer killed"))
 def test_triggerer_killed(stage: Stage, cell: Cell) -> None:
     """Another triggerer goes on with the wait, the training does not notice, and the run ends green."""
     run = stage.run(TRAIN, cell.id.replace(": ", "-").replace(" ", "-"))
-    bring = to_follow if cell.where == "training" else BRING[cell.where]
-    task = bring(run)
+    task = to_train(run, "deferred") if cell.where == "training" else BRING[cell.where](run)
     run.until(task, "deferred")
     first = eventually(lambda: run.triggerer(task), bool, PATIENCE, POLL)
     stage.stack.kill(first)
     stage.stack.start(first)
     run.let_end()
-    ends_green(run)
+    ends_green(run, charged_more=OBSERVED)
 
 
 def test_run_ended_by_its_timeout(stage: Stage) -> None:
