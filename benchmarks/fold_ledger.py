@@ -15,12 +15,12 @@ from typing import TypeVar
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "plugins"))
 
-from airflow_tpu.core.catalogue import Catalogue  # noqa: E402 - the package is found through the line above
-from airflow_tpu.core.ledger import Closed, EndReason, Opened, TimeSource, read_event  # noqa: E402
-from airflow_tpu.core.report import text_report  # noqa: E402
-from airflow_tpu.core.summary import json_summary  # noqa: E402
-from airflow_tpu.core.tpu import Tier  # noqa: E402
-from airflow_tpu.core.usage import fold  # noqa: E402
+from airflow_tpu.core.catalogue.catalogue import Catalogue  # noqa: E402 - the package is found through the line above
+from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource, read_event  # noqa: E402
+from airflow_tpu.core.ledger.usage import fold  # noqa: E402
+from airflow_tpu.core.report.text import text_report  # noqa: E402
+from airflow_tpu.core.report.usage_json import json_summary  # noqa: E402
+from airflow_tpu.core.tpu.spec import Tier  # noqa: E402
 
 T = TypeVar("T")
 START = datetime(2026, 9, 3, tzinfo=UTC)

@@ -29,9 +29,9 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "plugins"), str(ROOT)]
 
-from airflow_tpu.core.job import RunRef  # noqa: E402 - the packages are found through the line above
-from tests.remote.machine import Machine, processes_with, until  # noqa: E402
+from airflow_tpu.core.run.job import RunRef  # noqa: E402 - the packages are found through the line above
 from tests.remote.vault import MirroredRun, Vault  # noqa: E402
+from tests.remote.vm import Machine, processes_with, until  # noqa: E402
 
 STEP_SECS = 0.02
 MIRROR_SECS = 0.05

@@ -16,10 +16,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "plugins"), str(ROOT)]
 
-from airflow_tpu.core.ledger import read_event  # noqa: E402 - the packages are found through the line above
+from airflow_tpu.core.ledger.events import read_event  # noqa: E402 - the packages are found through the line above
 from airflow_tpu.hooks.artifacts import ArtifactsHook  # noqa: E402
-from airflow_tpu.hooks.ledger import LedgerStore  # noqa: E402
-from airflow_tpu.hooks.reading import READERS  # noqa: E402
+from airflow_tpu.stores.ledger import LedgerStore  # noqa: E402
+from airflow_tpu.stores.parallel_reads import READERS  # noqa: E402
 from benchmarks.fold_ledger import incarnation, timed  # noqa: E402
 from localcloud.server import LocalCloudConfig  # noqa: E402
 from localcloud.testing import BackgroundCloud  # noqa: E402

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from localcloud.client import CommandError, ask
+from localcloud.control_client import CommandError, ask
 
 TIERS = ("auto", "bwrap", "sshd", "inprocess")
 _PORT_MAX = 65535
@@ -109,8 +109,8 @@ def _up(options: argparse.Namespace) -> int:
 
     if options.detach:
         return up.detach([word for word in options.given[1:] if word != "--detach"], options.state_dir)
+    from localcloud.rules.settings import Settings
     from localcloud.server import LocalCloudConfig
-    from localcloud.settings import Settings
 
     config = LocalCloudConfig(
         state_dir=options.state_dir,
@@ -139,7 +139,7 @@ def _meter(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from localcloud.audit import entries
+    from localcloud.tpu_api.audit import entries
 
     return _show(entries(options.state_dir))
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from localcloud.errors import CloudError
 from localcloud.faults import FaultSpecError
+from localcloud.rules.errors import CloudError
 from localcloud.vm.driver import Worker
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from localcloud import census
-from localcloud.census import Process
-from localcloud.client import CommandError, ask
+from localcloud.control_client import CommandError, ask
 from localcloud.endpoints import FILE_NAME, Endpoints
+from localcloud.vm.processes import living
+from localcloud.vm.processes.living import Process
 
 _PATIENCE = 30.0
 _POLL = 0.02
@@ -27,13 +27,13 @@ def down(state_dir: Path) -> int:
     """
     processes = _processes_of(state_dir)
     orderly = _stop_server(state_dir)
-    left = _unique(census.still_alive(processes) + census.marked(state_dir))
+    left = _unique(living.still_alive(processes) + living.marked(state_dir))
     (state_dir / FILE_NAME).unlink(missing_ok=True)
     if left:
         _report("These processes were left and are killed now:", left)
         for process in left:
             _signal(process, signal.SIGKILL)
-        survivors = _wait(lambda: census.still_alive(left))
+        survivors = _wait(lambda: living.still_alive(left))
         if survivors:
             _report("These processes cannot be killed:", survivors)
         return 1
@@ -54,7 +54,7 @@ def _processes_of(state_dir: Path) -> list[Process]:
         pids = ask(state_dir, "/status")["vm_processes"]
     except CommandError:
         pids = []
-    return _unique(census.known(pids) + census.marked(state_dir))
+    return _unique(living.known(pids) + living.marked(state_dir))
 
 
 def _stop_server(state_dir: Path) -> bool:
@@ -63,15 +63,15 @@ def _stop_server(state_dir: Path) -> bool:
         pid = Endpoints.read(state_dir).pid
     except FileNotFoundError:
         return True
-    process = census.find(pid)
+    process = living.find(pid)
     if process is None or "localcloud" not in process.command:
         return True
     _signal(process, signal.SIGTERM)
-    if not _wait(lambda: census.still_alive([process])):
+    if not _wait(lambda: living.still_alive([process])):
         return True
     _report(f"The local cloud did not end within {_PATIENCE:.0f} s and is killed:", [process])
     _signal(process, signal.SIGKILL)
-    _wait(lambda: census.still_alive([process]))
+    _wait(lambda: living.still_alive([process]))
     return False
 
 
@@ -83,7 +83,7 @@ def _wait(alive: Callable[[], list[Process]]) -> list[Process]:
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
-    if census.still_alive([process]):
+    if living.still_alive([process]):
         try:
             os.kill(process.pid, number)
         except ProcessLookupError:

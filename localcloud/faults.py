@@ -11,10 +11,10 @@ point                attributes                   params
 ``tpu.operation``    verb, target                 action: error (code, message, after) | never | slow (seconds) |
                                                   forget; resource: proceeds | undone | stuck | late
 ``tpu.zone``         zone, method                 action: unreachable
-``tpu.list``         event (create, delete), name seconds for which lists do not know, see :mod:`localcloud.lag`
-``node.timeline``    node, zone                   see :class:`localcloud.node_faults.Fate`
-``queued.timeline``  queued, zone                 see :class:`localcloud.queued.QueuedBook`
-``vm.ssh``           node, zone, worker           see :mod:`localcloud.ssh_faults`
+``tpu.list``         event (create, delete), name seconds that lists lag, see :mod:`localcloud.tpu_state.stale_lists`
+``node.timeline``    node, zone                   see :class:`localcloud.tpu_state.node_faults.Fate`
+``queued.timeline``  queued, zone                 see :class:`localcloud.tpu_state.queued.QueuedBook`
+``vm.ssh``           node, zone, worker           see :mod:`localcloud.vm.ssh_faults`
 ``gcs.request``      method, bucket, object, op   action: 503 | 429 | 403 | abort | lose-response | delay
 ===================  ===========================  ================================================================
 

@@ -13,27 +13,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from localcloud.audit import FILE, ActivityLog
-from localcloud.catalogue import DEFAULT_DIRECTORY, Catalogue
 from localcloud.clock import Clock, RealClock
 from localcloud.control import Control
-from localcloud.crew import Yard, report_failure
-from localcloud.desk import Desk
 from localcloud.endpoints import Endpoints, TLSFrontEndpoint
 from localcloud.faults import FaultBook
-from localcloud.fleet import Fleet
 from localcloud.gcs import GCSServer
-from localcloud.marks import MARK
-from localcloud.meter import Meter
-from localcloud.rest_api import RestApi
-from localcloud.settings import Settings
-from localcloud.state import CloudState
+from localcloud.gcs.protocol.tls_proxy import TLSFront
+from localcloud.rules.catalogue import DEFAULT_DIRECTORY, Catalogue
+from localcloud.rules.settings import Settings
 from localcloud.timeline import Timeline
-from localcloud.tlsfront import TLSFront
-from localcloud.tpu_api import TpuApi
+from localcloud.tpu_api.audit import FILE, ActivityLog
+from localcloud.tpu_api.dispatcher import Desk
+from localcloud.tpu_api.grpc_server import TpuApi
+from localcloud.tpu_api.methods import CloudState
+from localcloud.tpu_api.rest_server import RestApi
+from localcloud.tpu_state.backend import World, chance
+from localcloud.tpu_state.meter import Meter
 from localcloud.vm import power
 from localcloud.vm.driver import VMDriver, choose_driver
-from localcloud.world import World, chance
+from localcloud.vm.node_workers import Yard, report_failure
+from localcloud.vm.processes.process_mark import MARK
+from localcloud.vm.worker_pool import Fleet
 
 _VM_PROGRAMS = "vm-bin"  # below the state directory
 # What a login shell of a TPU VM has; the interpreter that runs the cloud stands before it, since it has the packages.

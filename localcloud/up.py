@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localcloud.client import CommandError
+from localcloud.control_client import CommandError
 from localcloud.endpoints import FILE_NAME, Endpoints
-from localcloud.marks import MARK
+from localcloud.vm.processes.process_mark import MARK
 
 if TYPE_CHECKING:
     from localcloud.server import LocalCloudConfig
@@ -35,7 +35,7 @@ def serve(config: LocalCloudConfig) -> int:
 
     :raises CommandError: if one runs in that state directory already, or this machine cannot run it.
     """
-    from localcloud.gcs.errors import GCSError
+    from localcloud.gcs.storage.errors import GCSError
     from localcloud.vm.driver import VMError
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "plugins"))
 
 from airflow_tpu import errors
-from airflow_tpu.core.api_errors import classify
+from airflow_tpu.core.tpu.api_errors import classify
 
 WAITS = {
     errors.Retry.NEVER: "no",

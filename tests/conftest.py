@@ -38,11 +38,11 @@ LONGEST = (
     "airflow/test_processes.py",
     "faults/test_matrix.py",
     "dags/test_interruptions.py",
-    "ui/test_browser.py",
+    "airflow_tpu/ui/test_browser.py",
     "train/test_digits_resume.py",
     "scripts/test_up.py",
     "scripts/test_demo.py",
-    "hooks/test_follow.py",
+    "airflow_tpu/lifecycle/training/test_follow.py",
     "dags/test_nightly_dag.py",
     "dags/test_resume_dag.py",
     "dags/test_refusals.py",
@@ -50,7 +50,7 @@ LONGEST = (
     "docs/test_commands.py",
     "scripts/test_deploy_composer.py",
     "faults/test_interleavings.py",
-    "remote/test_restore.py",
+    "remote/commands/test_restore.py",
 )
 """Files that take longest: begun first, none of them is what everybody waits for at the end."""
 

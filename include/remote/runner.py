@@ -27,8 +27,8 @@ from typing import BinaryIO, List, Optional
 
 import protocol
 
-from contact import extend, heard
-from rundir import RunDir
+from machine.heartbeat import extend, heard
+from machine.run_dir import RunDir
 
 _HELPERS = ("restore", "mirror", "guard")
 
@@ -54,14 +54,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
 def _help_runner(options: argparse.Namespace) -> int:
     run = RunDir(options.run, options.attempt)
     if options.command == "guard":
-        from guard import guard
+        from guard.guard import guard
 
         return guard(run)
     if options.command == "restore":
-        from restore import restore
+        from commands.restore import restore
 
         return restore(run)
-    from mirror import mirror
+    from checkpoints.mirror import mirror
 
     return mirror(run)
 
@@ -70,7 +70,7 @@ def _dispatch(options: argparse.Namespace) -> None:
     """Each command imports what it needs: follow and status must start fast."""
     out = sys.stdout.buffer
     if options.command == "start":
-        from start import start
+        from commands.start import start
 
         out.write(start(sys.stdin.buffer))
         out.flush()
@@ -82,19 +82,19 @@ def _dispatch(options: argparse.Namespace) -> None:
 def _serve(options: argparse.Namespace, run: RunDir, out: BinaryIO) -> None:
     heard(run)
     if options.command == "follow":
-        from follow import Follower
+        from commands.follow import Follower
 
         Follower(run, out).follow(None if options.offset == "delivered" else int(options.offset))
     elif options.command == "status":
-        from state import describe
+        from machine.state import describe
 
         out.write(protocol.encode(protocol.STATUS, **describe(run)))
     elif options.command == "stop":
-        from stop import stop
+        from commands.stop import stop
 
         out.write(protocol.encode(protocol.STOPPED, **stop(run, options.grace)))
     elif options.command == "push":
-        from push import push
+        from commands.push import push
 
         push(run, options.to, out, lambda: heard(run))
     elif options.command == "extend":

@@ -14,10 +14,10 @@ from multidict import CIMultiDict
 
 from localcloud.clock import Clock
 from localcloud.faults import FaultBook
-from localcloud.gcs import bucket_api
+from localcloud.gcs.api import bucket_api
 from localcloud.gcs.dispatch import Dispatcher
-from localcloud.gcs.store import Store
-from localcloud.gcs.wire import Call, ClientGone, CutConnection, FileBody, Reply
+from localcloud.gcs.protocol.wire import Call, ClientGone, CutConnection, FileBody, Reply
+from localcloud.gcs.storage.store import Store
 
 _CHUNK = 256 * 1024
 _VIRTUAL_HOST = ".storage.googleapis.com"  # BUCKET.storage.googleapis.com/OBJECT

@@ -6,11 +6,11 @@ from collections import Counter
 
 from localcloud.clock import Clock
 from localcloud.faults import FaultBook, FaultSpecError
-from localcloud.gcs import batch, signed_urls
-from localcloud.gcs.errors import GCSError
+from localcloud.gcs.protocol import batch, signed_urls
+from localcloud.gcs.protocol.wire import Call, CutConnection, Reply
 from localcloud.gcs.routes import Handler, route
-from localcloud.gcs.store import Store
-from localcloud.gcs.wire import Call, CutConnection, Reply
+from localcloud.gcs.storage.errors import GCSError
+from localcloud.gcs.storage.store import Store
 
 # What Google says in these cases: https://cloud.google.com/storage/docs/json_api/v1/status-codes
 _REFUSALS = {

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
-from localcloud.gcs import bucket_api, copies, inserts, object_api, upload_api, xml_api, xml_uploads
-from localcloud.gcs.errors import GCSError
-from localcloud.gcs.store import Store
-from localcloud.gcs.wire import Call, Reply
+from localcloud.gcs.api import bucket_api, copies, inserts, object_api, upload_api, xml_api, xml_uploads
+from localcloud.gcs.protocol.wire import Call, Reply
+from localcloud.gcs.storage.errors import GCSError
+from localcloud.gcs.storage.store import Store
 
 Handler = Callable[[Store, Call], Awaitable[Reply]]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import asyncssh
 
-from localcloud.vm.inprocess import InProcessDriver
-from localcloud.vm.isolation import Bubblewrap, Subreaper
+from localcloud.vm.inprocess.inprocess import InProcessDriver
 from localcloud.vm.model import TIERS, SSHKey, TierUnavailable, VMDriver, VMError, Worker, WorkerSpec
-from localcloud.vm.supervised import make_driver
+from localcloud.vm.sshd.isolation import Bubblewrap, Subreaper
+from localcloud.vm.sshd.supervised import make_driver
 
 PROBE_SECONDS = 30.0
 """Bound on a probe; it takes 0.2 s on an idle machine."""

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from airflow_tpu.core.names import RunKey
+from airflow_tpu.core.tpu.labels import RunKey
 
 if TYPE_CHECKING:
-    from airflow_tpu.hooks.lease import LeaseStore
+    from airflow_tpu.stores.runs import LeaseStore
 
 log = logging.getLogger(__name__)
 
@@ -53,11 +53,11 @@ async def end_overdue(gcp_conn_id: str, context: Mapping[str, Any]) -> str:
     :param context: Airflow's context of the alert; the DAG run in it is what the REST API answers (``dag_run_id``).
     :return: what was done, in words.
     """
-    from airflow_tpu.hooks.census import look_again, own_names, take_census
-    from airflow_tpu.hooks.connection import cloud_failures
-    from airflow_tpu.hooks.endings import noted
-    from airflow_tpu.hooks.release import delete_seen
+    from airflow_tpu.clients.endpoints import cloud_failures
     from airflow_tpu.hooks.tpu import CloudTPUAsyncHook
+    from airflow_tpu.lifecycle.incarnation_end import noted
+    from airflow_tpu.lifecycle.project_snapshot import look_again, own_names, take_census
+    from airflow_tpu.lifecycle.release import delete_seen
 
     run = context["dag_run"]
     key = RunKey(run["dag_id"], run["dag_run_id"])
@@ -81,10 +81,10 @@ async def end_overdue(gcp_conn_id: str, context: Mapping[str, Any]) -> str:
 
 
 async def _end_by_label(key: RunKey, gcp_conn_id: str) -> str:
-    from airflow_tpu.core.reaper import condemn
-    from airflow_tpu.hooks.census import take_census
-    from airflow_tpu.hooks.release import delete_seen
+    from airflow_tpu.core.run.expiry import condemn
     from airflow_tpu.hooks.tpu import CloudTPUAsyncHook
+    from airflow_tpu.lifecycle.project_snapshot import take_census
+    from airflow_tpu.lifecycle.release import delete_seen
 
     async with await CloudTPUAsyncHook(gcp_conn_id=gcp_conn_id).client() as client:
         census = await take_census(client)
@@ -97,7 +97,7 @@ async def _end_by_label(key: RunKey, gcp_conn_id: str) -> str:
 
 def _leases(gcp_conn_id: str) -> LeaseStore:
     from airflow_tpu.hooks.artifacts import ArtifactsHook
-    from airflow_tpu.hooks.grant import load_grant, store_root
-    from airflow_tpu.hooks.lease import LeaseStore
+    from airflow_tpu.stores.grants import load_grant, store_root
+    from airflow_tpu.stores.runs import LeaseStore
 
     return LeaseStore(ArtifactsHook(gcp_conn_id), store_root(load_grant()))

@@ -38,7 +38,7 @@ def get_provider_info() -> dict[str, Any]:
                 "verdict",
             )
         ],
-        "hooks": [_modules("hooks", "artifacts", "ledger", "model", "run", "tpu")],
+        "hooks": [_modules("hooks", "artifacts", "tpu")],
         "triggers": [_modules("triggers", "capacity", "run", "tpu")],
         "connection-types": connection_types(),
         "extra-links": [

@@ -6,8 +6,9 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_tpu.core.catalogue import Catalogue
-from airflow_tpu.core.conf import (
+from airflow_tpu.core.catalogue.catalogue import Catalogue
+from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.core.request.run_conf import (
     MAX_DEADLINE_HOURS,
     MAX_PREEMPTIONS,
     MAX_STALL_MINUTES,
@@ -16,9 +17,8 @@ from airflow_tpu.core.conf import (
     WAIT,
     WALK,
 )
-from airflow_tpu.core.grant import Grant
-from airflow_tpu.core.tpu import Tier
-from airflow_tpu.hooks.grant import grant_at_parse, load_catalogue
+from airflow_tpu.core.tpu.spec import Tier
+from airflow_tpu.stores.grants import grant_at_parse, load_catalogue
 
 WHAT, WHERE, RESULTS, LIMITS = "What to run", "Which TPU", "Where results go", "Limits"
 

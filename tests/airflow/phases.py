@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from operator import methodcaller
 
-from localcloud.crew import Crew
 from localcloud.testing import eventually
+from localcloud.vm.node_workers import Crew
 from tests.airflow.runs import PATIENCE, POLL, TrainingRun
 
 HELD = 45.0

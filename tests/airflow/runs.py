@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import psutil
 
-from airflow_tpu.core.names import RunKey
-from localcloud.audit import entries
+from airflow_tpu.core.tpu.labels import RunKey
 from localcloud.testing import BackgroundCloud, eventually
+from localcloud.tpu_api.audit import entries
 from tests.airflow.stack import Stack
 from tests.compose.rest import Client
 from tests.dags.evidence import BUCKET, bucket

@@ -13,7 +13,7 @@ from playwright.sync_api import FrameLocator, Locator, Page
 
 from tests.airflow.runs import PATIENCE
 from tests.airflow.settings import PASSWORD
-from tests.ui.chromium import chromium, pictures
+from tests.airflow_tpu.ui.chromium import chromium, pictures
 
 PATIENCE_MS = PATIENCE * 1000
 WIDTH, TALL = 1280, 1400

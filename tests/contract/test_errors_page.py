@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_tpu import errors
-from airflow_tpu.core.api_errors import _RULES
+from airflow_tpu.core.tpu.api_errors import _RULES
 from scripts import errors_page
 from scripts.errors_page import SAID, said_row
 

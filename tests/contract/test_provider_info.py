@@ -88,7 +88,7 @@ def test_connection_form_has_every_key_that_is_read_of_the_extra() -> None:
     """The form offers what the hook reads; whatever is secret is a password field, so that it is masked."""
     (kind,) = INFO["connection-types"]
     fields = kind["conn-fields"]
-    source = (ROOT / "plugins" / "airflow_tpu" / "hooks" / "connection.py").read_text(encoding="utf-8")
+    source = (ROOT / "plugins" / "airflow_tpu" / "clients" / "endpoints.py").read_text(encoding="utf-8")
     assert set(re.findall(r'field\("(\w+)"\)', source)) <= set(fields)
     assert {name for name, field in fields.items() if field["schema"].get("format") == "password"} == {"keyfile_dict"}
     module, _, name = kind["hook-class-name"].rpartition(".")

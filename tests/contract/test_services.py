@@ -25,7 +25,8 @@ def test_the_package_calls_no_other_service() -> None:
 def test_the_machine_s_package_manager_is_left_alone() -> None:
     """Nothing that is shipped to a TPU VM, or run there, waits for the lock of a package manager."""
     shipped = [path for folder in ("remote", "train") for path in (ROOT / "include" / folder).rglob("*.py")]
-    run_there = [ROOT / "plugins" / "airflow_tpu" / "hooks" / name for name in ("run.py", "launch.py", "boot.py")]
+    package = ROOT / "plugins" / "airflow_tpu"
+    run_there = [*(package / "clients").glob("*.py"), *(package / "lifecycle").rglob("*.py")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in [*shipped, *run_there])
     assert MANAGERS.findall(text) == []
     assert MANAGERS.findall("['sudo', 'apt-get', 'install'] or `dpkg -i`") == ["apt-get", "dpkg"]

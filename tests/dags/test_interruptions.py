@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from localcloud.progress import latest_step
 from localcloud.testing import BackgroundCloud, eventually
+from localcloud.vm.progress import latest_step
 from tests.dags.evidence import events, ledger_seconds, metered_seconds, names_left, objects, upload
 
 pytestmark = pytest.mark.slow

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from google.cloud import tpu_v2
 
-from airflow_tpu.core.lease import Holder, Lease
-from airflow_tpu.core.names import RunKey, labels
+from airflow_tpu.core.run.run_record import Holder, Lease
+from airflow_tpu.core.tpu.labels import RunKey, labels
 from airflow_tpu.hooks.artifacts import ArtifactsHook
-from airflow_tpu.hooks.grant import load_grant, store_root
-from airflow_tpu.hooks.lease import LeaseStore
+from airflow_tpu.stores.grants import load_grant, store_root
+from airflow_tpu.stores.runs import LeaseStore
 from localcloud.testing import BackgroundCloud
 from tests.dags.evidence import api_calls, events, names_left
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from localcloud.progress import latest_step, paths_named
 from localcloud.testing import BackgroundCloud, eventually
+from localcloud.vm.progress import latest_step, paths_named
 from tests.dags.evidence import objects, upload
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from airflow_tpu.cli.main import main
-from localcloud.audit import entries
 from localcloud.testing import BackgroundCloud
+from localcloud.tpu_api.audit import entries
 from tests.dags.evidence import ledger_seconds, metered_seconds, names_left, objects, upload, usage_events
 
 pytestmark = pytest.mark.slow

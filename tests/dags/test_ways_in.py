@@ -15,10 +15,10 @@ from airflow.sdk.exceptions import ParamValidationError
 from airflow.utils.session import create_session
 from fastapi.testclient import TestClient
 
+from tests.airflow_tpu.ui.rights import bearer
 from tests.dags.conftest import BUNDLES
 from tests.dags.evidence import type_airflow
 from tests.dags.files.ways_in import FORMS
-from tests.ui.rights import bearer
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_tpu.core.commands import ssh_command
-from airflow_tpu.core.keeping import Keeping, warnings
+from airflow_tpu.core.ledger.bucket_retention import Keeping, warnings
+from airflow_tpu.core.tpu.commands import ssh_command
 from tests.docs.gcloud import FORMS, gcloud_problem
 from tests.docs.listing import PAGE_AFTER, PAGE_BEFORE, RULES, rule_of, script_of
 from tests.docs.pages import ALL, BY_PAGE, PAGES, QUICKSTART, ROOT, SHELLS, Command, commands, languages, name_of

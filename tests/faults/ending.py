@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from airflow_tpu.core.ledger import Closed, Opened, TimeSource, read_event
+from airflow_tpu.core.ledger.events import Closed, Opened, TimeSource, read_event
 from tests.faults import flows
 from tests.faults.project import RUNS, Project
 

@@ -10,8 +10,8 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import cast
 
-from airflow_tpu.core.lease import Lease
-from airflow_tpu.core.names import RunKey
+from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.errors import (
     ConfigError,
     DeadlineExceeded,
@@ -23,12 +23,10 @@ from airflow_tpu.errors import (
     TransientError,
 )
 from airflow_tpu.hooks.artifacts import ArtifactsHook
-from airflow_tpu.hooks.census import Census, look_again, names_of, take_census
-from airflow_tpu.hooks.endings import noted, noted_ends, settled
-from airflow_tpu.hooks.lease import LeaseStore
-from airflow_tpu.hooks.ledger import LedgerStore
-from airflow_tpu.hooks.provision import Order, Provisioner, Target
-from airflow_tpu.hooks.reaper import (
+from airflow_tpu.lifecycle.ensure_tpu import Order, Provisioner
+from airflow_tpu.lifecycle.incarnation_end import noted, noted_ends, settled
+from airflow_tpu.lifecycle.project_snapshot import Census, look_again, names_of, take_census
+from airflow_tpu.lifecycle.reap import (
     Reaped,
     RunState,
     close_forgotten,
@@ -40,9 +38,12 @@ from airflow_tpu.hooks.reaper import (
     what_is_left,
     with_unlisted,
 )
-from airflow_tpu.hooks.release import Release, abandon, close_incarnations, delete_seen
-from airflow_tpu.hooks.reservations import ReservationStore
-from airflow_tpu.hooks.waits import Arrival, Pace, until_gone, until_ready
+from airflow_tpu.lifecycle.release import Release, abandon, close_incarnations, delete_seen
+from airflow_tpu.lifecycle.target import Target
+from airflow_tpu.lifecycle.wait import Arrival, Pace, until_gone, until_ready
+from airflow_tpu.stores.ledger import LedgerStore
+from airflow_tpu.stores.reservations import ReservationStore
+from airflow_tpu.stores.runs import LeaseStore
 from tests.faults.paper_wire import PaperChannel, PaperClient, PaperStorage
 from tests.faults.turns import Killed, Process
 

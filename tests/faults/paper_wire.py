@@ -13,12 +13,12 @@ from google.cloud.tpu_v2 import TpuAsyncClient
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcAsyncIOTransport
 from grpc import aio
 
+from airflow_tpu.clients.tpu_api import APIEndpoint, TPUClient
+from airflow_tpu.clients.tpu_retry import CallTiming
 from airflow_tpu.hooks.artifacts import ObjectInfo, StoredJSON
-from airflow_tpu.hooks.tpu_calls import CallTiming
-from airflow_tpu.hooks.tpu_client import APIEndpoint, TPUClient
-from localcloud.desk import Desk, resource_of
-from localcloud.errors import CloudError
-from localcloud.grpc_table import MethodRow, method_table
+from localcloud.rules.errors import CloudError
+from localcloud.tpu_api.dispatcher import Desk, resource_of
+from localcloud.tpu_api.grpc_table import MethodRow, method_table
 from tests.faults.turns import Process
 
 _ROWS = method_table()
@@ -140,7 +140,7 @@ class PaperBucket:
 class PaperStorage:
     """The verbs of :class:`airflow_tpu.hooks.artifacts.ArtifactsHook` that leases, reservations and ledger use.
 
-    The hook itself is proven against the wire in tests/hooks; here its generation preconditions count.
+    The hook itself is proven against the wire in tests/airflow_tpu/hooks; here its generation preconditions count.
 
     :param process: stopped before each request.
     :param bucket: the objects, shared by all processes.

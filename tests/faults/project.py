@@ -11,18 +11,18 @@ from typing import Any
 
 from google.cloud import tpu_v2
 
-from airflow_tpu.core.catalogue import Catalogue
-from airflow_tpu.core.grant import Grant
-from airflow_tpu.core.lease import Lease
-from airflow_tpu.core.names import RunKey, incarnation_of, run_of, token_of
-from airflow_tpu.core.tpu import Phase, Tier, TPUSpec
-from airflow_tpu.hooks.endings import noted_ends
-from airflow_tpu.hooks.provision import Order
-from airflow_tpu.hooks.tpu_wire import to_queued_view, to_view
-from localcloud.desk import Desk
-from localcloud.errors import CloudError
-from localcloud.paper import paper_cloud
-from localcloud.settings import Latencies
+from airflow_tpu.clients.tpu_messages import to_queued_view, to_view
+from airflow_tpu.core.catalogue.catalogue import Catalogue
+from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.tpu.labels import RunKey, incarnation_of, run_of, token_of
+from airflow_tpu.core.tpu.spec import Phase, Tier, TPUSpec
+from airflow_tpu.lifecycle.ensure_tpu import Order
+from airflow_tpu.lifecycle.incarnation_end import noted_ends
+from localcloud.rules.errors import CloudError
+from localcloud.rules.settings import Latencies
+from localcloud.tpu_api.dispatcher import Desk
+from localcloud.virtual_cloud import paper_cloud
 from tests.faults import flows
 from tests.faults.flows import Station
 from tests.faults.paper_wire import PaperBucket, PaperChannel, PaperStorage

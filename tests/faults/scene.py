@@ -12,8 +12,8 @@ from pathlib import Path
 from google.cloud import tpu_v2
 
 from airflow_tpu import protocol
-from localcloud.progress import latest_step
 from localcloud.testing import BackgroundCloud, tpu_client
+from localcloud.vm.progress import latest_step
 from tests.dags.evidence import upload
 
 SCRIPT = Path(__file__).with_name("training.py")

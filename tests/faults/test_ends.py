@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from google.cloud import tpu_v2
 
-from airflow_tpu.core.ledger import Closed, EndReason, TimeSource, read_event
-from airflow_tpu.core.names import RunKey
+from airflow_tpu.core.ledger.events import Closed, EndReason, TimeSource, read_event
+from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.errors import GrantViolation
 from tests.faults import flows
 from tests.faults.ending import settle

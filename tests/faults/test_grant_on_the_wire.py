@@ -11,14 +11,14 @@ from google.cloud import tpu_v2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_tpu.core.catalogue import Catalogue
-from airflow_tpu.core.grant import Grant
-from airflow_tpu.core.names import RunKey
-from airflow_tpu.core.tpu import Tier, TPUSpec
+from airflow_tpu.core.catalogue.catalogue import Catalogue
+from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import GrantError
-from airflow_tpu.hooks.provision import Order, Provisioner
-from localcloud.desk import Desk
-from localcloud.paper import PaperCloud, paper_cloud
+from airflow_tpu.lifecycle.ensure_tpu import Order, Provisioner
+from localcloud.tpu_api.dispatcher import Desk
+from localcloud.virtual_cloud import PaperCloud, paper_cloud
 from tests.faults.flows import BUCKET, Station
 from tests.faults.paper_wire import PaperBucket, PaperChannel, PaperStorage
 from tests.faults.turns import Process

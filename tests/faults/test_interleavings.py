@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from airflow_tpu.core.names import RunKey
+from airflow_tpu.core.tpu.labels import RunKey
 from tests.faults import flows
 from tests.faults.ending import settle
 from tests.faults.flows import Station

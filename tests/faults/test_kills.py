@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from airflow_tpu import protocol
-from airflow_tpu.core.job import RunRef
-from tests.remote.machine import REPOSITORY, until
-from tests.remote.test_mirror_digits import DIGITS, final_state
+from airflow_tpu.core.run.job import RunRef
+from tests.remote.checkpoints.test_mirror_digits import DIGITS, final_state
 from tests.remote.vault import MirroredRun
+from tests.remote.vm import REPOSITORY, until
 
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "12"))
 """How many kills; ``make soak`` asks for 200."""

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from airflow_tpu.hooks.clock import Clock
+from airflow_tpu.clients.clock import Clock
 from localcloud.clock import ManualClock
 
 T = TypeVar("T")

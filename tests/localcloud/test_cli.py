@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from google.cloud.tpu_v2.types import Node
 
-from localcloud import census
 from localcloud.cli import main
 from localcloud.endpoints import Endpoints
-from localcloud.marks import MARK
-from localcloud.paper import PARENT, spot_node
 from localcloud.testing import eventually, tpu_client
+from localcloud.virtual_cloud import PARENT, spot_node
+from localcloud.vm.processes import living
+from localcloud.vm.processes.process_mark import MARK
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -85,8 +85,8 @@ def test_a_cloud_from_up_to_down(cli: Cli) -> None:
     assert "trc-test" in meter["storage"]["buckets"]
     code, out, err = cli("down")
     assert (code, "is down; its process has ended." in out, err) == (0, True, "")
-    assert census.known(pids) == []
-    assert census.marked(cli.state_dir) == []
+    assert living.known(pids) == []
+    assert living.marked(cli.state_dir) == []
 
 
 def test_faults_are_added_and_accounted_for(cli: Cli, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_what_keeps_a_cloud_from_starting_is_said_in_words(cli: Cli) -> None:
     """The reason is on standard error without a traceback, and no process is left."""
     code, _, err = cli("up", "--detach", "--tier", "inprocess", "--bucket", "Not_A_Bucket=US")
     assert (code, "Invalid bucket name: 'Not_A_Bucket'" in err, "Traceback" in err) == (1, True, False)
-    assert census.marked(cli.state_dir) == []
+    assert living.marked(cli.state_dir) == []
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_down_names_and_kills_what_is_left(cli: Cli) -> None:
     cli.state_dir.mkdir()
     environment = {**os.environ, MARK: str(cli.state_dir)}
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=environment) as stray:
-        eventually(lambda: census.marked(cli.state_dir), lambda found: len(found) == 1)
+        eventually(lambda: living.marked(cli.state_dir), lambda found: len(found) == 1)
         code, _, err = cli("down")
     assert (code, str(stray.pid) in err, stray.returncode) == (1, True, -signal.SIGKILL)
     assert cli("down")[0] == 0
@@ -161,7 +161,7 @@ def test_a_process_that_hides_its_mark_is_told_by_where_it_stands(cli: Cli) -> N
     home = cli.state_dir / "vm" / "node-1" / "home"
     home.mkdir(parents=True)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={}, cwd=home) as stray:
-        found = eventually(lambda: census.marked(cli.state_dir), lambda found: len(found) == 1)
+        found = eventually(lambda: living.marked(cli.state_dir), lambda found: len(found) == 1)
         code, _, _ = cli("down")
     assert ([process.pid for process in found], code, stray.returncode) == ([stray.pid], 1, -signal.SIGKILL)
 
@@ -170,10 +170,10 @@ def test_down_cleans_up_after_a_killed_cloud(cli: Cli) -> None:
     """After a kill -9 of the cloud ``down`` finds every process that may be left and ends it."""
     cli("up", "--detach")
     ready_node(cli)
-    processes = census.known(cli.json("status")["vm_processes"])
+    processes = living.known(cli.json("status")["vm_processes"])
     os.kill(Endpoints.read(cli.state_dir).pid, signal.SIGKILL)
     cli("down")
-    assert census.still_alive(processes) == []
+    assert living.still_alive(processes) == []
     assert cli("down")[0] == 0
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from google.cloud.tpu_v2.types import Node
 
-from localcloud.errors import CloudError
 from localcloud.faults import FaultBook, FaultSpecError
-from localcloud.paper import PARENT, PaperCloud, fault, paper_cloud
+from localcloud.rules.errors import CloudError
+from localcloud.virtual_cloud import PARENT, PaperCloud, fault, paper_cloud
 
 State = Node.State
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from airflow_tpu.core.bundle import Bundle
-from airflow_tpu.hooks.ssh_connect import Login, Timing, WorkerAddress
+from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
+from airflow_tpu.core.run.bundle import Bundle
 from localcloud.vm.driver import SSHKey, Worker, WorkerSpec, choose_driver
-from tests.remote.machine import Machine, pythons
 from tests.remote.vault import MirroredRun, Vault
+from tests.remote.vm import Machine, pythons
 
 # Of the machine's own PATH nothing is needed but this interpreter and the basic tools.
 VM_PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"

@@ -17,14 +17,14 @@ from google.cloud import storage
 from google.cloud.exceptions import NotFound
 
 from airflow_tpu import protocol
-from airflow_tpu.core.artifacts import Manifest, verify
-from airflow_tpu.core.bundle import Bundle
-from airflow_tpu.core.job import JobSpec, RunRef
+from airflow_tpu.core.run.bundle import Bundle
+from airflow_tpu.core.run.job import JobSpec, RunRef
+from airflow_tpu.core.run.manifest import Manifest, verify
 from localcloud.clock import RealClock
 from localcloud.faults import FaultBook
 from localcloud.gcs import GCSServer
 from localcloud.testing import storage_bucket
-from tests.remote.machine import REPOSITORY, Machine, empty_tar, request, until
+from tests.remote.vm import REPOSITORY, Machine, empty_tar, request, until
 
 PREFIX = "runs/run/checkpoints"
 URI = f"gs://vault/{PREFIX}"

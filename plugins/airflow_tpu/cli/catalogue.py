@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.cli.cloud import CONNECTION, reached
 from airflow_tpu.cli.verbs import DONE, REFUSED, Group, Verb, option, say
-from airflow_tpu.core.catalogue_check import differences, served_zones
+from airflow_tpu.core.catalogue.check import differences, served_zones
 from airflow_tpu.errors import TPUError
 
 if TYPE_CHECKING:
-    from airflow_tpu.core.catalogue import Catalogue
-    from airflow_tpu.hooks.tpu_client import TPUClient
+    from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.core.catalogue.catalogue import Catalogue
 
 
 def check(args: argparse.Namespace) -> int:
     """Ask every zone of the catalogue what it offers and print each difference."""
-    from airflow_tpu.hooks.grant import load_catalogue
+    from airflow_tpu.stores.grants import load_catalogue
 
     catalogue = load_catalogue()
     zones = args.zone or served_zones(catalogue)

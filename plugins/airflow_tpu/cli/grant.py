@@ -9,14 +9,15 @@ from pathlib import Path
 
 from airflow_tpu import settings
 from airflow_tpu.cli.verbs import DONE, REFUSED, Group, Verb, complain, confirmed, option, say
-from airflow_tpu.core.authorize import Request, authorize
-from airflow_tpu.core.conf_types import known_type
-from airflow_tpu.core.grant import Grant
-from airflow_tpu.core.grant_writer import Facts, grant_of, grant_text
-from airflow_tpu.core.inventory import Inventory
-from airflow_tpu.core.letter import Letter, read_letter
-from airflow_tpu.core.table import table
-from airflow_tpu.core.tpu import Tier, TPUSpec
+from airflow_tpu.core.grant.authorize import authorize
+from airflow_tpu.core.grant.create_request import Request
+from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.core.grant.inventory import Inventory
+from airflow_tpu.core.letter.grant_file import Facts, grant_of, grant_text
+from airflow_tpu.core.letter.letter import Letter, read_letter
+from airflow_tpu.core.report.table import table
+from airflow_tpu.core.request.type_and_zone import known_type
+from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 
 STDIN = "-"
 _MOST_HOURS = 100_000
@@ -55,7 +56,7 @@ def _default_path() -> Path:
 
 def show(args: argparse.Namespace) -> int:
     """Print the grant file as it is understood."""
-    from airflow_tpu.hooks.grant import load_grant
+    from airflow_tpu.stores.grants import load_grant
 
     _show(load_grant(args.grant))
     return DONE
@@ -63,7 +64,7 @@ def show(args: argparse.Namespace) -> int:
 
 def check(args: argparse.Namespace) -> int:
     """Say whether the grant covers a TPU, without asking anybody."""
-    from airflow_tpu.hooks.grant import load_catalogue, load_grant
+    from airflow_tpu.stores.grants import load_catalogue, load_grant
 
     grant, now = load_grant(args.grant), dt.datetime.now(dt.UTC)
     kind = known_type(args.accelerator_type, load_catalogue())

@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.cli.cloud import CONNECTION, reached
 from airflow_tpu.cli.verbs import DONE, REFUSED, Verb, complain, option, say
-from airflow_tpu.core.audit_log import read_entries
-from airflow_tpu.core.month import Month
-from airflow_tpu.core.month_files import report_files
-from airflow_tpu.core.reconcile import TOLERANCE, reconcile
-from airflow_tpu.core.report import text_report
-from airflow_tpu.core.selection import Selection
-from airflow_tpu.core.summary import json_summary
-from airflow_tpu.core.usage import Usage, fold
-from airflow_tpu.core.usage_csv import csv_text
-from airflow_tpu.core.usage_parquet import parquet_bytes
+from airflow_tpu.core.ledger.audit_log import read_entries
+from airflow_tpu.core.ledger.ledger_filter import Selection
+from airflow_tpu.core.ledger.reconcile import TOLERANCE, reconcile
+from airflow_tpu.core.ledger.usage import Usage, fold
+from airflow_tpu.core.report.month import Month
+from airflow_tpu.core.report.month_files import report_files
+from airflow_tpu.core.report.parquet import parquet_bytes
+from airflow_tpu.core.report.text import text_report
+from airflow_tpu.core.report.usage_csv import csv_text
+from airflow_tpu.core.report.usage_json import json_summary
 from airflow_tpu.errors import ConfigError, Fault
 
 if TYPE_CHECKING:
-    from airflow_tpu.core.grant import Grant
-    from airflow_tpu.core.ledger import Closed, Opened
-    from airflow_tpu.hooks.month import ReportStore
+    from airflow_tpu.core.grant.grant import Grant
+    from airflow_tpu.core.ledger.events import Closed, Opened
+    from airflow_tpu.stores.reports import ReportStore
 
 RECONCILE = "reconcile"
 
 
 def usage(args: argparse.Namespace) -> int:
     """Read the ledger; fold the wanted part and print it, or compare it with a log."""
-    from airflow_tpu.hooks.grant import load_grant
+    from airflow_tpu.stores.grants import load_grant
 
     wanted = _wanted(args)
     if args.action == RECONCILE:
@@ -66,14 +66,14 @@ def _wanted(args: argparse.Namespace) -> Selection:
 
 
 def _period(args: argparse.Namespace, grant: Grant, wanted: Selection) -> Usage:
-    from airflow_tpu.hooks.grant import load_catalogue
+    from airflow_tpu.stores.grants import load_catalogue
 
     return fold(wanted.of(_events(args, grant)), load_catalogue(), dt.datetime.now(dt.UTC))
 
 
 def _month(args: argparse.Namespace, grant: Grant) -> Usage:
     """Fold a month, and write its report: to the bucket, beside the ledger, or to a folder."""
-    from airflow_tpu.hooks.grant import load_catalogue
+    from airflow_tpu.stores.grants import load_catalogue
 
     month = Month.parse(args.month)
     with reached():
@@ -97,14 +97,14 @@ def _to_folder(folder: Path, found: Usage, month: Month) -> list[str]:
 
 def _reports(args: argparse.Namespace, grant: Grant) -> ReportStore:
     from airflow_tpu.hooks.artifacts import ArtifactsHook
-    from airflow_tpu.hooks.grant import store_root
-    from airflow_tpu.hooks.month import ReportStore
+    from airflow_tpu.stores.grants import store_root
+    from airflow_tpu.stores.reports import ReportStore
 
     return ReportStore(ArtifactsHook(args.gcp_conn_id), store_root(grant))
 
 
 def _events(args: argparse.Namespace, grant: Grant) -> list[Opened | Closed]:
-    from airflow_tpu.hooks.ledger import LedgerStore
+    from airflow_tpu.stores.ledger import LedgerStore
 
     with reached():
         reports = _reports(args, grant)
@@ -112,7 +112,7 @@ def _events(args: argparse.Namespace, grant: Grant) -> list[Opened | Closed]:
 
 
 def _reconcile(args: argparse.Namespace, wanted: Selection) -> int:
-    from airflow_tpu.hooks.grant import load_grant
+    from airflow_tpu.stores.grants import load_grant
 
     if not args.audit:
         raise ConfigError([Fault("audit", "", "is missing: the file with the exported entries of the log")])

@@ -1,1 +1,1 @@
-"""What talks to the outside: the Cloud TPU API, SSH, Cloud Storage, the grant and the ledger."""
+"""Airflow hooks: a connection becomes a client."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.google.cloud.hooks.gcs import GCSHook
 
 from airflow_tpu import settings
-from airflow_tpu.core.keeping import Keeping
-from airflow_tpu.core.traffic import Below
+from airflow_tpu.clients.endpoints import parse_options
+from airflow_tpu.core.catalogue.transfer_rates import Below
+from airflow_tpu.core.ledger.bucket_retention import Keeping
 from airflow_tpu.errors import ConfigError, Fault
-from airflow_tpu.hooks.connection import parse_options
 
 if TYPE_CHECKING:
     from google.api_core.client_options import ClientOptions

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow.providers.google.common.hooks.base_google import GoogleBaseAsyncHook, GoogleBaseHook
 
 from airflow_tpu import settings
+from airflow_tpu.clients.endpoints import ConnectionOptions, parse_options
+from airflow_tpu.clients.tpu_api import APIEndpoint, Listing, TPUClient
+from airflow_tpu.clients.tpu_messages import OperationView
 from airflow_tpu.errors import ConfigError, Fault
-from airflow_tpu.hooks.connection import ConnectionOptions, parse_options
-from airflow_tpu.hooks.tpu_client import APIEndpoint, Listing, TPUClient
-from airflow_tpu.hooks.tpu_wire import OperationView
 
 if TYPE_CHECKING:
-    from airflow_tpu.core.tpu import QueuedView, TPUView
+    from airflow_tpu.core.tpu.spec import QueuedView, TPUView
 
 T = TypeVar("T")
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu.core.commands import tensorboard_command
-from airflow_tpu.core.plan import artifacts_uri
+from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.core.run.plan import artifacts_uri
+from airflow_tpu.core.tpu.commands import tensorboard_command
 from airflow_tpu.errors import ArtifactsLost, NothingProduced
-from airflow_tpu.hooks.phases import phase
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.core.artifacts import Manifest
-    from airflow_tpu.core.lease import Lease
-    from airflow_tpu.hooks.collect import Collected
-    from airflow_tpu.hooks.workbench import Workbench
+    from airflow_tpu.core.run.manifest import Manifest
+    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.lifecycle.training.collect import Collected
 
 
 class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
@@ -36,7 +36,7 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Push, verify, describe."""
-        from airflow_tpu.hooks.collect import confirm
+        from airflow_tpu.lifecycle.training.collect import confirm
 
         bench = self.bench(context)
         lease = bench.leases.read(bench.key)
@@ -52,7 +52,7 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
 
     def _collect(self, bench: Workbench, lease: Lease, uri: str) -> Collected:
         """Have everything pushed; a TPU that has gone is no loss if *train* had brought all of it to the bucket."""
-        from airflow_tpu.hooks.collect import brought, collect
+        from airflow_tpu.lifecycle.training.collect import brought, collect
 
         try:
             return asyncio.run(collect(bench, lease, uri))

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from airflow.sdk import BaseOperator
 
 from airflow_tpu import settings
-from airflow_tpu.core.names import RunKey
-from airflow_tpu.core.watch import Watch
-from airflow_tpu.operators.documented import task_doc
+from airflow_tpu.core.run.trigger_context import Watch
+from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.operators.task_doc import task_doc
 from airflow_tpu.retry import retry_policy
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.core.lease import Lease
-    from airflow_tpu.hooks.release import Release
-    from airflow_tpu.hooks.workbench import Workbench
+    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.lifecycle.release import Release
+    from airflow_tpu.lifecycle.run_context import Workbench
 
 T = TypeVar("T")
 
@@ -43,7 +43,8 @@ LEASE_SECONDS = 1.0
 class CloudTPUBaseOperator(BaseOperator):
     """Base of the operators of this package.
 
-    :param conf: what to run and where, a mapping or JSON text (:class:`airflow_tpu.core.conf.RunConf`) (templated).
+    :param conf: what to run and where, a mapping or JSON text
+        (:class:`airflow_tpu.core.request.run_conf.RunConf`) (templated).
     :param gcp_conn_id: connection of type ``google_cloud_platform`` (templated).
     :param ssh_conn_id: connection of type ``ssh`` with user and private key of the TPU VMs (templated).
     :param impersonation_chain: service account to impersonate, empty for none (templated).
@@ -84,7 +85,7 @@ class CloudTPUBaseOperator(BaseOperator):
 
     def bench(self, context: Context) -> Workbench:
         """Hooks, grant and stores of this run."""
-        from airflow_tpu.hooks.workbench import Connections, Workbench
+        from airflow_tpu.lifecycle.run_context import Connections, Workbench
 
         connections = Connections(self.gcp_conn_id, self.ssh_conn_id, self.impersonation_chain)
         return Workbench(run_key(context), connections, self.conf)
@@ -142,7 +143,7 @@ class FencedOperator(CloudTPUBaseOperator):
         """A task that was marked a success leaves its TPU, and what is on it, to the tasks after it."""
         from airflow.sdk.exceptions import AirflowRuntimeError
 
-        from airflow_tpu.hooks.task_state import task_state
+        from airflow_tpu.clients.airflow_state import task_state
 
         state = None
         # The signal may have come in the middle of a question to Airflow; then there is no answer to another one.
@@ -157,7 +158,7 @@ class FencedOperator(CloudTPUBaseOperator):
 
 async def abandon(bench: Workbench, lease: Lease, patience: float | None = None) -> Release:
     """Ask for everything that carries this attempt's token to be deleted, unless a newer attempt has taken over."""
-    from airflow_tpu.hooks import release
+    from airflow_tpu.lifecycle import release
 
     async with bench.tpu.client() as client:
         return await release.abandon(client, bench.leases, bench.ledger, lease.key, lease.token, patience)

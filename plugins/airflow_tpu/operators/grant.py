@@ -5,18 +5,19 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu.core.authorize import Request, authorize
-from airflow_tpu.core.form_reasons import with_grant
-from airflow_tpu.core.identity import doubts
-from airflow_tpu.core.inventory import Inventory
+from airflow_tpu.core.grant.authorize import authorize
+from airflow_tpu.core.grant.create_request import Request
+from airflow_tpu.core.grant.form_reasons import with_grant
+from airflow_tpu.core.grant.inventory import Inventory
+from airflow_tpu.core.grant.project_identity import doubts
 from airflow_tpu.errors import ConfigError
-from airflow_tpu.hooks.workbench import conf_mapping
+from airflow_tpu.lifecycle.run_context import conf_mapping
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.hooks.workbench import Workbench
+    from airflow_tpu.lifecycle.run_context import Workbench
 
 
 class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
@@ -29,7 +30,7 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Refuse with every reason, or describe what covers the run."""
-        from airflow_tpu.hooks.census import take_census
+        from airflow_tpu.lifecycle.project_snapshot import take_census
 
         bench = self.bench(context)
         end = self._end(bench, dt.datetime.now(dt.UTC))
@@ -59,7 +60,7 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
 
     def _alone(self, bench: Workbench, end: dt.datetime) -> None:
         """What the script, the form and the grant file alone refuse is refused before any call of the TPU API."""
-        from airflow_tpu.hooks.launch import build_bundle
+        from airflow_tpu.lifecycle.training.launch import build_bundle
 
         build_bundle(bench)
         request = Request(bench.spec, bench.accelerator, end, paid_reason=bench.conf.allow_paid_reason)

@@ -15,8 +15,8 @@ from airflow_tpu.operators.base import CloudTPUBaseOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.core.usage import Usage
-    from airflow_tpu.hooks.workbench import Workbench
+    from airflow_tpu.core.ledger.usage import Usage
+    from airflow_tpu.lifecycle.run_context import Workbench
 
 NOTICE_ASSET = "tpu-grant-notice"
 """Asset that tells of each notice before the grant ends."""
@@ -38,8 +38,8 @@ class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
 
     def execute(self, context: Context) -> str:
         """Decide, tell, and write down that it was told."""
-        from airflow_tpu.core.grant_watch import due_stage, notice
-        from airflow_tpu.hooks.model import versions_by_model
+        from airflow_tpu.core.report.notices import due_stage, notice
+        from airflow_tpu.stores.models import versions_by_model
 
         bench, now = self.bench(context), dt.datetime.now(dt.UTC)
         stage = due_stage(bench.grant, now)
@@ -75,9 +75,9 @@ class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
 
     def execute(self, context: Context) -> list[str]:
         """Look once."""
-        from airflow_tpu.core.grant_watch import standing, uncovered
-        from airflow_tpu.core.keeping import warnings
-        from airflow_tpu.hooks.census import take_census
+        from airflow_tpu.core.ledger.bucket_retention import warnings
+        from airflow_tpu.core.report.notices import standing, uncovered
+        from airflow_tpu.lifecycle.project_snapshot import take_census
 
         bench, now = self.bench(context), dt.datetime.now(dt.UTC)
         inventory = bench.tpu.run(take_census).inventory()
@@ -97,6 +97,6 @@ class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
 
 
 def _usage(bench: Workbench, now: dt.datetime) -> Usage:
-    from airflow_tpu.core.usage import fold
+    from airflow_tpu.core.ledger.usage import fold
 
     return fold(bench.ledger.events(), bench.catalogue, now)

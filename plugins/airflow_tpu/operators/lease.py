@@ -8,18 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import settings
-from airflow_tpu.core.lease import Holder
+from airflow_tpu.core.run.run_record import Holder
 from airflow_tpu.errors import GrantError
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.core.authorize import Permit
-    from airflow_tpu.core.lease import Lease
-    from airflow_tpu.core.walk import Choice
-    from airflow_tpu.hooks.census import Census
-    from airflow_tpu.hooks.workbench import Workbench
+    from airflow_tpu.core.grant.alternatives import Choice
+    from airflow_tpu.core.grant.authorize import Permit
+    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.lifecycle.project_snapshot import Census
+    from airflow_tpu.lifecycle.run_context import Workbench
 
 
 class CloudTPULeaseOperator(CloudTPUBaseOperator):
@@ -34,7 +34,7 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the lease object, then the reservation."""
-        from airflow_tpu.hooks.census import take_census
+        from airflow_tpu.lifecycle.project_snapshot import take_census
 
         bench = self.bench(context)
         # Whatever can fail without a trace comes before the lease.

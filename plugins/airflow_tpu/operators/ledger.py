@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
 
-from airflow_tpu.hooks.phases import phase
+from airflow_tpu.clients.log_groups import phase
 from airflow_tpu.links.ledger import CloudTPUUsageLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.hooks.workbench import Workbench
+    from airflow_tpu.lifecycle.run_context import Workbench
 
 USAGE_ASSET = "tpu-usage"
 """Asset, and asset alias of the teardown, that tells of every finished run what it has used."""
@@ -31,8 +31,8 @@ class CloudTPUUsageReportOperator(CloudTPUBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Read, fold, print."""
-        from airflow_tpu.core.report import text_report
-        from airflow_tpu.core.summary import json_summary
+        from airflow_tpu.core.report.text import text_report
+        from airflow_tpu.core.report.usage_json import json_summary
 
         CloudTPUUsageLink.persist_page(context)
         bench = self.bench(context)
@@ -60,9 +60,9 @@ class CloudTPUMonthlyReportOperator(CloudTPUBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Read the month, fold it, write the files."""
-        from airflow_tpu.core.month import Month
-        from airflow_tpu.core.summary import json_summary
-        from airflow_tpu.hooks.month import ReportStore
+        from airflow_tpu.core.report.month import Month
+        from airflow_tpu.core.report.usage_json import json_summary
+        from airflow_tpu.stores.reports import ReportStore
 
         bench = self.bench(context)
         month = Month.parse(self.month) if self.month else Month.before(context["dag_run"].run_after)
@@ -82,7 +82,7 @@ def announce(context: Context, outlets: Iterable[object], bench: Workbench) -> N
     :param outlets: of the running task.
     :param bench: hooks and stores of the run.
     """
-    from airflow_tpu.core.summary import json_summary
+    from airflow_tpu.core.report.usage_json import json_summary
 
     alias = AssetAlias(USAGE_ASSET)
     if alias in outlets:

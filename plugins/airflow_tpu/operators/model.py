@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_tpu.core.model import Bar, Champion, Judgement, ModelManifest, judge
+from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.core.model.model import Bar, Champion, Judgement, ModelManifest, judge
 from airflow_tpu.errors import ConfigError, Fault, NothingProduced
-from airflow_tpu.hooks.phases import phase
 from airflow_tpu.operators.base import CloudTPUBaseOperator
-from airflow_tpu.operators.documented import task_doc
+from airflow_tpu.operators.task_doc import task_doc
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.hooks.model import ModelStore
-    from airflow_tpu.hooks.workbench import Workbench
+    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.stores.models import ModelStore
 
 
 class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
@@ -32,8 +32,8 @@ class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
 
         :raises AirflowSkipException: nothing has changed; what follows is skipped, the run is green.
         """
-        from airflow_tpu.hooks.launch import build_bundle
-        from airflow_tpu.hooks.model import fingerprint_of
+        from airflow_tpu.lifecycle.model_version import fingerprint_of
+        from airflow_tpu.lifecycle.training.launch import build_bundle
 
         bench = self.bench(context)
         store = bench.models
@@ -96,7 +96,7 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
         return {"version": manifest.version, "uri": manifest.artifacts_uri, "reason": promoted.reason}
 
     def _manifest(self, context: Context, bench: Workbench) -> ModelManifest:
-        from airflow_tpu.hooks.model import describe
+        from airflow_tpu.lifecycle.model_version import describe
 
         found = bench.storage.read_json(f"{self.artifacts_uri}/output/result.json")
         if found is None:
@@ -158,8 +158,8 @@ class CloudTPURollBackModelOperator(BaseOperator):
         :raises ConfigError: there is no such version, or nothing to go back to.
         """
         from airflow_tpu.hooks.artifacts import ArtifactsHook
-        from airflow_tpu.hooks.grant import load_grant, store_root
-        from airflow_tpu.hooks.model import ModelStore
+        from airflow_tpu.stores.grants import load_grant, store_root
+        from airflow_tpu.stores.models import ModelStore
 
         store = ModelStore(ArtifactsHook(self.gcp_conn_id), store_root(load_grant()), self.model)
         champion = store.replace(lambda now: self._back(store, now, context["dag_run"].run_id))

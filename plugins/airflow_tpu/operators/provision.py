@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_tpu.core.events import raise_for
-from airflow_tpu.core.ledger import EndReason, TimeSource
-from airflow_tpu.core.window import first_of
+from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.core.ledger.events import EndReason, TimeSource
+from airflow_tpu.core.run.start_window import first_of
+from airflow_tpu.core.run.trigger_context import raise_for
 from airflow_tpu.errors import (
     ConfigError,
     DeadlineExceeded,
@@ -31,17 +32,16 @@ from airflow_tpu.errors import (
     TransientError,
     WindowClosed,
 )
-from airflow_tpu.hooks.phases import phase
 from airflow_tpu.operators.base import FencedOperator, abandon
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.core.lease import Lease
-    from airflow_tpu.hooks.provision import Target
-    from airflow_tpu.hooks.waits import Arrival, Illness
-    from airflow_tpu.hooks.walk import Step
-    from airflow_tpu.hooks.workbench import Workbench
+    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.lifecycle.capacity import Step
+    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.lifecycle.target import Target
+    from airflow_tpu.lifecycle.wait import Arrival, Illness
 
 _QUICK_POLL = 1.0
 """Seconds between two looks while a worker slot is held: the wait is short, so every second counts."""
@@ -104,7 +104,7 @@ class CloudTPUProvisionOperator(FencedOperator):
 
     def _go_on(self, context: Context, bench: Workbench, lease: Lease, error: TPUError) -> Any:
         """Where only capacity is missing, ask elsewhere or wait in the triggerer; anything else ends the try."""
-        from airflow_tpu.hooks.walk import explained, next_step
+        from airflow_tpu.lifecycle.capacity import explained, next_step
 
         with contextlib.suppress(LeaseLost):  # then only what carries the old token is given back
             lease = bench.leases.confirm(lease)
@@ -163,9 +163,9 @@ class CloudTPUProvisionOperator(FencedOperator):
             )
 
     async def _provision(self, bench: Workbench, lease: Lease, order: Any) -> tuple[Target, Arrival | None]:
-        from airflow_tpu.hooks.boot import arrive
-        from airflow_tpu.hooks.provision import Provisioner
-        from airflow_tpu.hooks.waits import Illness, Pace, within
+        from airflow_tpu.lifecycle.ensure_tpu import Provisioner
+        from airflow_tpu.lifecycle.reachability import arrive
+        from airflow_tpu.lifecycle.wait import Illness, Pace, within
 
         access = bench.access
         async with bench.tpu.client() as client:
@@ -222,9 +222,9 @@ class CloudTPUProvisionOperator(FencedOperator):
         :param node: full name or id of the node.
         :param error: what has become of it.
         """
-        from airflow_tpu.hooks.budget import newest_checkpoint
-        from airflow_tpu.hooks.endings import Ending
-        from airflow_tpu.hooks.release import close_ended, note_ends
+        from airflow_tpu.lifecycle.incarnation_end import Ending
+        from airflow_tpu.lifecycle.release import close_ended, note_ends
+        from airflow_tpu.lifecycle.training.losses import newest_checkpoint
 
         if error.at is not None:
             reason = _REASONS.get(type(error), EndReason.VANISHED)

@@ -12,10 +12,10 @@ from airflow_tpu.operators.base import CloudTPUBaseOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.core.ledger import Opened
-    from airflow_tpu.hooks.census import Census
-    from airflow_tpu.hooks.reaper import Reaped
-    from airflow_tpu.hooks.workbench import Workbench
+    from airflow_tpu.core.ledger.events import Opened
+    from airflow_tpu.lifecycle.project_snapshot import Census
+    from airflow_tpu.lifecycle.reap import Reaped
+    from airflow_tpu.lifecycle.run_context import Workbench
 
 
 class CloudTPUReaperOperator(CloudTPUBaseOperator):
@@ -39,28 +39,28 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """One round."""
-        from airflow_tpu.hooks import reaper
-        from airflow_tpu.hooks.census import take_census
-        from airflow_tpu.hooks.connection import cloud_failures
+        from airflow_tpu.clients.endpoints import cloud_failures
+        from airflow_tpu.lifecycle import reap
+        from airflow_tpu.lifecycle.project_snapshot import take_census
 
         bench = self.bench(context)
         census = bench.tpu.run(take_census)
         try:
             opened, damage = _open_records(bench)
-            census = bench.tpu.run(lambda client: reaper.with_unlisted(client, census, opened))
+            census = bench.tpu.run(lambda client: reap.with_unlisted(client, census, opened))
             reserved = bench.reservations.readable()
-            states = reaper.lease_states(bench.leases, _run_state, settings.airflow_address())
+            states = reap.lease_states(bench.leases, _run_state, settings.airflow_address())
         except cloud_failures() as error:
             self._reap_by_labels(bench, census, error)
-        done = bench.tpu.run(lambda client: reaper.reap(client, census, states))
-        reaper.note(bench.ledger, bench.leases, done)
+        done = bench.tpu.run(lambda client: reap.reap(client, census, states))
+        reap.note(bench.ledger, bench.leases, done)
         if damage is not None:
             self._tell(done)
             raise damage
-        left = bench.tpu.run(lambda client: reaper.what_is_left(client, census, done))
-        done.closed = reaper.close_forgotten(bench.ledger, bench.leases, states, left, opened, done.endings)
-        done.released = reaper.release_forgotten(bench.reservations, reserved, states, left)
-        reaper.forget_leases(bench.leases, states, left)
+        left = bench.tpu.run(lambda client: reap.what_is_left(client, census, done))
+        done.closed = reap.close_forgotten(bench.ledger, bench.leases, states, left, opened, done.endings)
+        done.released = reap.release_forgotten(bench.reservations, reserved, states, left)
+        reap.forget_leases(bench.leases, states, left)
         self._tell(done)
         return {
             "deleted": [sentence.name for sentence in done.deleted],
@@ -70,7 +70,7 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
         }
 
     def _reap_by_labels(self, bench: Workbench, census: Census, error: Exception) -> NoReturn:
-        from airflow_tpu.hooks.reaper import reap
+        from airflow_tpu.lifecycle.reap import reap
 
         done = bench.tpu.run(lambda client: reap(client, census, None))
         self._tell(done)

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_tpu import protocol
-from airflow_tpu.core.commands import ssh_command, tensorboard_command
-from airflow_tpu.core.events import raise_for
-from airflow_tpu.core.interruption import Reached
-from airflow_tpu.core.logstream import LineAssembler
-from airflow_tpu.core.outcome import final_error
-from airflow_tpu.core.plan import artifacts_uri
-from airflow_tpu.core.run import RunResult, classify_exit
+from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.core.run.interruption import Reached
+from airflow_tpu.core.run.log_lines import LineAssembler
+from airflow_tpu.core.run.plan import artifacts_uri
+from airflow_tpu.core.run.result import RunResult, classify_exit
+from airflow_tpu.core.run.trigger_context import raise_for
+from airflow_tpu.core.tpu.commands import ssh_command, tensorboard_command
+from airflow_tpu.core.tpu.outcome import final_error
 from airflow_tpu.errors import ArtifactsLost, BudgetExhausted, ConnectionFailed, RunStalled, TPUError, TPULost
-from airflow_tpu.hooks.phases import phase
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.provision import CloudTPUProvisionOperator
@@ -25,10 +25,10 @@ from airflow_tpu.operators.provision import CloudTPUProvisionOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.core.lease import Lease
-    from airflow_tpu.hooks.collect import Collected
-    from airflow_tpu.hooks.follow import RunningJob
-    from airflow_tpu.hooks.workbench import Workbench
+    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.lifecycle.training.collect import Collected
+    from airflow_tpu.lifecycle.training.follow import RunningJob
 
 _SHOWN_LINES = 20
 """How much of the log an error repeats; all of it is in the task log and in the bucket."""
@@ -81,8 +81,8 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
             return self._finish(context, bench, lease, result)
 
     async def _run(self, bench: Workbench, lease: Lease, node: str) -> tuple[RunningJob, RunResult | None]:
-        from airflow_tpu.hooks.follow import Follower
-        from airflow_tpu.hooks.launch import attach, launch
+        from airflow_tpu.lifecycle.training.follow import Follower
+        from airflow_tpu.lifecycle.training.launch import attach, launch
 
         async with bench.tpu.client() as client:
             with phase(self.log, "Ship the script and start it"):
@@ -127,7 +127,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
             self._clean_up(bench, lease)
 
     def _spend(self, context: Context, bench: Workbench, lease: Lease, error: TPUError) -> BudgetExhausted | None:
-        from airflow_tpu.hooks.budget import Ended, spend
+        from airflow_tpu.lifecycle.training.losses import Ended, spend
 
         seen = error.at if isinstance(error, TPULost) else None
         ended = Ended(error, seen or self._ended_at or dt.datetime.now(dt.UTC), self._reached)
@@ -148,7 +148,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         self.defer(trigger=CloudTPURunTrigger(watch=watch.to_json(), job=job.to_json()), method_name="execute_finished")
 
     def _finish(self, context: Context, bench: Workbench, lease: Lease, result: RunResult) -> dict[str, Any]:
-        from airflow_tpu.hooks.resumption import tell_resumption
+        from airflow_tpu.lifecycle.training.resumption import tell_resumption
 
         lease = bench.leases.update(lease, lambda now: now.with_life(now.attempt_node, training_seconds=result.seconds))
         result = result.judged_by(lease.expires_at)
@@ -179,14 +179,14 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
             raise lost or error from error
 
     def _collect(self, bench: Workbench, lease: Lease, uri: str) -> Collected:
-        from airflow_tpu.hooks.collect import collect
+        from airflow_tpu.lifecycle.training.collect import collect
 
         with phase(self.log, "Bring home what the run produced"):
             return asyncio.run(collect(bench, lease, uri))
 
     async def _loss(self, bench: Workbench, lease: Lease) -> TPULost | None:
         """Whether the TPU went with the run; what the run says of itself does not decide that."""
-        from airflow_tpu.hooks.boot import lost_state
+        from airflow_tpu.lifecycle.loss import lost_state
 
         async with bench.tpu.client() as client:
             return await lost_state(client, bench.attempt_node(lease))

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu.core.events import raise_for
+from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.core.run.trigger_context import raise_for
 from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError
-from airflow_tpu.hooks.phases import phase
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.ledger import announce
@@ -19,10 +19,10 @@ from airflow_tpu.operators.provision import CloudTPUProvisionOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.core.lease import Lease
-    from airflow_tpu.hooks.endings import Ending
-    from airflow_tpu.hooks.release import Release
-    from airflow_tpu.hooks.workbench import Workbench
+    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.lifecycle.incarnation_end import Ending
+    from airflow_tpu.lifecycle.release import Release
+    from airflow_tpu.lifecycle.run_context import Workbench
 
 GONE_WITHIN = dt.timedelta(minutes=30)
 """A node may stay DELETING for long; after this the task's own retries, then the reaper, take over."""
@@ -89,15 +89,15 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
 
     def execute_gone(self, context: Context, event: Mapping[str, Any] | None = None) -> list[dict[str, str]]:
         """Go on after the trigger has seen everything gone (or fail, and be tried again)."""
-        from airflow_tpu.hooks.endings import Ending
+        from airflow_tpu.lifecycle.incarnation_end import Ending
 
         endings = [Ending.from_json(ending) for ending in raise_for(event).get("endings", [])]
         return self._done(context, self.bench(context), endings)
 
     def _save(self, bench: Workbench) -> None:
         """Save what no task has copied. No delete depends on that: what cannot be saved is lost with the TPU."""
-        from airflow_tpu.hooks.collect import save_rest
-        from airflow_tpu.hooks.connection import cloud_failures
+        from airflow_tpu.clients.endpoints import cloud_failures
+        from airflow_tpu.lifecycle.training.collect import save_rest
 
         try:
             save_rest(bench)
@@ -106,8 +106,8 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
 
     def _recorded(self, bench: Workbench) -> list[str]:
         """Full names of what the ledger has not closed yet: a list may not show it. No delete depends on the ledger."""
-        from airflow_tpu.hooks.census import names_of
-        from airflow_tpu.hooks.connection import cloud_failures
+        from airflow_tpu.clients.endpoints import cloud_failures
+        from airflow_tpu.lifecycle.project_snapshot import names_of
 
         try:
             return sorted(names_of(bench.ledger.open_records(bench.key)))
@@ -116,8 +116,8 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
             return []
 
     async def _ask(self, bench: Workbench, names: Iterable[str]) -> Release:
-        from airflow_tpu.hooks.census import look_again, take_census
-        from airflow_tpu.hooks.release import delete_seen
+        from airflow_tpu.lifecycle.project_snapshot import look_again, take_census
+        from airflow_tpu.lifecycle.release import delete_seen
 
         async with bench.tpu.client() as client:
             census = await look_again(client, await take_census(client), names)
@@ -127,7 +127,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         return asked
 
     async def _gone(self, bench: Workbench, until: dt.datetime, asked: Release, names: list[str]) -> bool:
-        from airflow_tpu.hooks.waits import Pace, until_gone, within
+        from airflow_tpu.lifecycle.wait import Pace, until_gone, within
 
         async def gone(client: Any) -> bool:
             await until_gone(client, bench.key, Pace(min(1.0, self.poll_interval), until, self._since), asked, names)
@@ -139,7 +139,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
 
     def _note(self, bench: Workbench, endings: list[Ending]) -> None:
         """Note the ends before the wait: a try that is ended meanwhile must not lose when the TPU ended."""
-        from airflow_tpu.hooks.endings import noted
+        from airflow_tpu.lifecycle.incarnation_end import noted
 
         try:
             bench.leases.update(bench.leases.read(bench.key), lambda now: noted(now, endings))
@@ -153,9 +153,9 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
 
         :raises TransientError: a create was on its way meanwhile; what it brought is being deleted.
         """
-        from airflow_tpu.hooks.census import names_of
-        from airflow_tpu.hooks.endings import noted_ends, settled
-        from airflow_tpu.hooks.release import close_incarnations
+        from airflow_tpu.lifecycle.incarnation_end import noted_ends, settled
+        from airflow_tpu.lifecycle.project_snapshot import names_of
+        from airflow_tpu.lifecycle.release import close_incarnations
 
         lease = bench.leases.find(bench.key)
         unseen = close_incarnations(bench.ledger, lease, bench.key, settled(noted_ends(lease), endings))
@@ -163,7 +163,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
             asyncio.run(self._ask(bench, names_of(unseen))).check_none()
 
     def _defer_until_gone(self, bench: Workbench, until: dt.datetime, names: list[str]) -> None:
-        from airflow_tpu.core.lease import Lease
+        from airflow_tpu.core.run.run_record import Lease
         from airflow_tpu.triggers.tpu import CloudTPUGoneTrigger
 
         nobody = Lease(bench.key, "teardown", until, "")
@@ -171,7 +171,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         self.defer(trigger=trigger, method_name="execute_gone")
 
     def _done(self, context: Context, bench: Workbench, endings: list[Ending]) -> list[dict[str, str]]:
-        from airflow_tpu.core.ledger import Closed
+        from airflow_tpu.core.ledger.events import Closed
 
         _require_grant(bench)
         with phase(self.log, "Close the ledger records"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_tpu.operators.documented import task_doc
+from airflow_tpu.operators.task_doc import task_doc
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -35,7 +35,7 @@ class CloudTPUVerdictOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Look at every task above."""
-        from airflow_tpu.hooks.task_state import task_states
+        from airflow_tpu.clients.airflow_state import task_states
 
         instance = context["ti"]
         states = task_states(instance.dag_id, instance.run_id, sorted(self.get_flat_relative_ids(upstream=True)))

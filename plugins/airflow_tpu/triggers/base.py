@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_tpu.core.events import error_event
-from airflow_tpu.core.watch import Watch
+from airflow_tpu.core.run.trigger_context import Watch, error_event
 from airflow_tpu.errors import TPUError
 
 if TYPE_CHECKING:
-    from airflow_tpu.hooks.boot import Access
     from airflow_tpu.hooks.tpu import CloudTPUAsyncHook
+    from airflow_tpu.lifecycle.reachability import Access
 
 _LEASE_SECONDS = 10.0
 """How long ``on_kill`` waits for the lease; Airflow gives it 30 seconds (``[triggerer] on_kill_timeout``)."""
@@ -24,7 +23,7 @@ _LEASE_SECONDS = 10.0
 class CloudTPUBaseTrigger(BaseTrigger):
     """A wait that ends with one event: good news, or an error of our tree.
 
-    :param watch: JSON of :class:`airflow_tpu.core.watch.Watch`.
+    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.Watch`.
     """
 
     def __init__(self, watch: Mapping[str, Any], **kwargs: Any) -> None:
@@ -49,7 +48,7 @@ class CloudTPUBaseTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield the one event."""
-        from airflow_tpu.hooks.waits import not_before
+        from airflow_tpu.lifecycle.wait import not_before
 
         try:
             event = await self.outcome()
@@ -78,8 +77,8 @@ class CloudTPUBaseTrigger(BaseTrigger):
 
     def _end_attempt(self) -> None:
         """Delete what carries this attempt's token, in a thread: Cloud Storage's client would hold the event loop."""
-        from airflow_tpu.hooks.release import abandon, request_delete
-        from airflow_tpu.hooks.workbench import Connections, Workbench
+        from airflow_tpu.lifecycle.release import abandon, request_delete
+        from airflow_tpu.lifecycle.run_context import Connections, Workbench
 
         watch = self.watch
         connections = Connections(watch.gcp_conn_id, watch.ssh_conn_id, watch.impersonation_chain)
@@ -104,14 +103,14 @@ class CloudTPUBaseTrigger(BaseTrigger):
         """Login and port; the key is read from the connection here, it never travels in the trigger's arguments."""
         from airflow.sdk import BaseHook
 
-        from airflow_tpu.hooks.boot import Access
-        from airflow_tpu.hooks.login import read_login
+        from airflow_tpu.clients.ssh_login import read_login
+        from airflow_tpu.lifecycle.reachability import Access
 
         connection = await BaseHook.aget_connection(self.watch.ssh_conn_id)
         return Access(read_login(connection), await self.hook().options())
 
     async def _state(self) -> str | None:
-        from airflow_tpu.hooks.task_state import task_state
+        from airflow_tpu.clients.airflow_state import task_state
 
         instance = self.task_instance
         if instance is None:

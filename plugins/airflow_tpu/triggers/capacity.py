@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_tpu.core.readiness import Wait
-from airflow_tpu.core.window import first_of
+from airflow_tpu.core.run.start_window import first_of
+from airflow_tpu.core.tpu.readiness import Wait
 from airflow_tpu.triggers.base import CloudTPUBaseTrigger
 
 _SAY_AGAIN = 600.0
@@ -19,7 +19,7 @@ _SAY_AGAIN = 600.0
 class CloudTPUCapacityTrigger(CloudTPUBaseTrigger):
     """Hold no worker slot while a zone has no capacity, and say what is waited for.
 
-    :param watch: JSON of :class:`airflow_tpu.core.watch.Watch`.
+    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.Watch`.
     :param hunt: ``what`` is waited for, ``since`` when and until when (``resume_at``), in Unix seconds; a restarted
         trigger goes on with the same ones.
     """

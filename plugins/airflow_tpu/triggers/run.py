@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_tpu.core.events import error_event
+from airflow_tpu.core.run.trigger_context import error_event
 from airflow_tpu.errors import TPUError
 from airflow_tpu.triggers.base import CloudTPUBaseTrigger
 
@@ -13,8 +13,8 @@ from airflow_tpu.triggers.base import CloudTPUBaseTrigger
 class CloudTPURunTrigger(CloudTPUBaseTrigger):
     """Stream the log of a run into the task's log; end with its result.
 
-    :param watch: JSON of :class:`airflow_tpu.core.watch.Watch`.
-    :param job: JSON of :class:`airflow_tpu.hooks.follow.RunningJob`.
+    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.Watch`.
+    :param job: JSON of :class:`airflow_tpu.lifecycle.training.follow.RunningJob`.
     """
 
     def __init__(self, watch: Mapping[str, Any], job: Mapping[str, Any], **kwargs: Any) -> None:
@@ -27,7 +27,7 @@ class CloudTPURunTrigger(CloudTPUBaseTrigger):
 
     async def outcome(self) -> dict[str, Any]:
         """The run's result, as the worker recorded it, or the error that ended it; and how far it was."""
-        from airflow_tpu.hooks.follow import Follower, RunningJob
+        from airflow_tpu.lifecycle.training.follow import Follower, RunningJob
 
         access = await self.access()
         async with await self.hook().client() as client:

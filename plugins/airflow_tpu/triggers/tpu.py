@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_tpu.hooks.provision import Target
-from airflow_tpu.hooks.waits import Illness, Pace
+from airflow_tpu.lifecycle.target import Target
+from airflow_tpu.lifecycle.wait import Illness, Pace
 from airflow_tpu.triggers.base import CloudTPUBaseTrigger
 
 
 class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
     """Wait until a TPU is READY and a command has run on every worker.
 
-    :param watch: JSON of :class:`airflow_tpu.core.watch.Watch`.
-    :param target: JSON of :class:`airflow_tpu.hooks.provision.Target`.
+    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.Watch`.
+    :param target: JSON of :class:`airflow_tpu.lifecycle.target.Target`.
     :param sick_since: epoch since which the node has not been well, 0 while it is or is not there yet.
     """
 
@@ -31,7 +31,7 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
 
     async def outcome(self) -> dict[str, Any]:
         """The instant it became READY, and whose clock that is."""
-        from airflow_tpu.hooks.boot import arrive
+        from airflow_tpu.lifecycle.reachability import arrive
 
         access = await self.access()
         async with await self.hook().client() as client:
@@ -48,7 +48,7 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
 class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
     """Wait until the API no longer knows anything of a run.
 
-    :param watch: JSON of :class:`airflow_tpu.core.watch.Watch`.
+    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.Watch`.
     :param names: full names of what may be there although no list shows it.
     """
 
@@ -62,8 +62,8 @@ class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
 
     async def outcome(self) -> dict[str, Any]:
         """The fact, and how what had to be deleted once more ended."""
-        from airflow_tpu.hooks.release import Release
-        from airflow_tpu.hooks.waits import until_gone
+        from airflow_tpu.lifecycle.release import Release
+        from airflow_tpu.lifecycle.wait import until_gone
 
         asked = Release([], [])
         async with await self.hook().client() as client:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import Any
 
-from airflow_tpu.core.billable import NOT_MEASURED
-from airflow_tpu.core.daily import daily, span, used_days
-from airflow_tpu.core.incarnation import Row
-from airflow_tpu.core.ledger import EndReason
-from airflow_tpu.core.table import chip_hours, duration, usd
-from airflow_tpu.core.usage import Usage
-from airflow_tpu.core.value import Priced, not_paid
+from airflow_tpu.core.ledger.billable import NOT_MEASURED
+from airflow_tpu.core.ledger.daily import daily, span, used_days
+from airflow_tpu.core.ledger.events import EndReason
+from airflow_tpu.core.ledger.incarnation import Row
+from airflow_tpu.core.ledger.list_value import Priced, not_paid
+from airflow_tpu.core.ledger.usage import Usage
+from airflow_tpu.core.report.table import chip_hours, duration, usd
 from airflow_tpu.ui.parts import NUMBER, TEXT, UNKNOWN, WORD, Cell, Reader, cell, moment, table, unknown
 
 SHOWN_DAYS = 60

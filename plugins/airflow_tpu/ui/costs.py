@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from airflow_tpu.core.allowance import Allowance
-from airflow_tpu.core.grant import Grant
-from airflow_tpu.core.inventory import Inventory, InventoryItem
-from airflow_tpu.core.ledger import Opened
+from airflow_tpu.core.grant.allowance import Allowance
+from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
+from airflow_tpu.core.ledger.events import Opened
 from airflow_tpu.ui.parts import Cell, cell, moment, unknown
 
 COVERED, OVER, PAID, BILLED, DEAD = "covered", "over the allowance", "paid, accepted", "billed", "dead"

@@ -11,20 +11,20 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_tpu.core.ledger import ROOT, Closed, Opened, event_of
-from airflow_tpu.core.usage import Usage, fold
-from airflow_tpu.hooks.census import Census, take_census
-from airflow_tpu.hooks.connection import cloud_failures
-from airflow_tpu.hooks.grant import load_catalogue, load_grant, store_root
-from airflow_tpu.hooks.lease import LeaseStore
-from airflow_tpu.hooks.reading import read_many
-from airflow_tpu.hooks.tpu_calls import CallTiming
-from airflow_tpu.hooks.tpu_client import TPUClient
+from airflow_tpu.clients.endpoints import cloud_failures
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.clients.tpu_retry import CallTiming
+from airflow_tpu.core.ledger.events import ROOT, Closed, Opened, event_of
+from airflow_tpu.core.ledger.usage import Usage, fold
+from airflow_tpu.lifecycle.project_snapshot import Census, take_census
+from airflow_tpu.stores.grants import load_catalogue, load_grant, store_root
+from airflow_tpu.stores.parallel_reads import read_many
+from airflow_tpu.stores.runs import LeaseStore
 from airflow_tpu.ui.snapshot import CENSUS, GRANT, LEASES, LEDGER, Snapshot
 
 if TYPE_CHECKING:
-    from airflow_tpu.core.grant import Grant
-    from airflow_tpu.core.lease import Lease
+    from airflow_tpu.core.grant.grant import Grant
+    from airflow_tpu.core.run.run_record import Lease
     from airflow_tpu.hooks.artifacts import ArtifactsHook
 
 T = TypeVar("T")

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from airflow_tpu.core.allowance import Allowance
-from airflow_tpu.core.inventory import Inventory, InventoryItem
-from airflow_tpu.core.names import is_managed
-from airflow_tpu.core.reaper import LeaseState, Sentence, condemn
-from airflow_tpu.core.tpu import QueuedView, TPUView
+from airflow_tpu.core.grant.allowance import Allowance
+from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
+from airflow_tpu.core.run.expiry import LeaseState, Sentence, condemn
+from airflow_tpu.core.tpu.labels import is_managed
+from airflow_tpu.core.tpu.spec import QueuedView, TPUView
 from airflow_tpu.ui.costs import accepted, cost_class, units
 from airflow_tpu.ui.parts import NUMBER, TEXT, UNKNOWN, WORD, Cell, Reader, cell, console, span, table, unknown
 from airflow_tpu.ui.snapshot import CENSUS, GRANT, LEASES, Snapshot

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_tpu.core.commands import ssh_command
-from airflow_tpu.core.names import is_managed
-from airflow_tpu.core.tpu import TPUView
+from airflow_tpu.core.tpu.commands import ssh_command
+from airflow_tpu.core.tpu.labels import is_managed
+from airflow_tpu.core.tpu.spec import TPUView
 from airflow_tpu.ui.fleet import living
 from airflow_tpu.ui.parts import Reader
 from airflow_tpu.ui.snapshot import Snapshot

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-from airflow_tpu.core.grant import Grant
-from airflow_tpu.core.inventory import Inventory
-from airflow_tpu.core.lease import Lease
-from airflow_tpu.core.ledger import Opened
-from airflow_tpu.core.usage import Usage
-from airflow_tpu.hooks.census import Census
+from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.core.grant.inventory import Inventory
+from airflow_tpu.core.ledger.events import Opened
+from airflow_tpu.core.ledger.usage import Usage
+from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.lifecycle.project_snapshot import Census
 
 GRANT, CENSUS, LEASES, LEDGER = "grant", "live TPUs", "leases", "ledger"
 

@@ -9,8 +9,8 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
-from airflow_tpu.core.table import chip_hours, usd
-from airflow_tpu.core.usage import Usage
+from airflow_tpu.core.ledger.usage import Usage
+from airflow_tpu.core.report.table import chip_hours, usd
 from airflow_tpu.ui.activity import billed_table, chart, preempted, preemption_table, value_table
 from airflow_tpu.ui.fleet import cost_of, gauges, living, orphan_table, orphans, tpus
 from airflow_tpu.ui.logins import logins

@@ -1,0 +1,1 @@
+"""Checkpoints: found locally, mirrored into the bucket, restored."""

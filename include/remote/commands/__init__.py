@@ -1,0 +1,1 @@
+"""What Airflow tells the runner to do, one module a command."""

@@ -1,0 +1,154 @@
+"""The start command: unpack what arrives, take the attempt, leave a supervisor behind."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import protocol
+
+from machine import processes
+from machine.run_dir import RunDir
+from supervisor import start_guard
+from supervisor.process_setup import adopt_orphans
+from supervisor.supervise import Supervisor
+
+
+class Refused(ValueError):
+    """A request that cannot be fulfilled.
+
+    :param reason: one word for programs.
+    :param message: a sentence for people.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def start(stream: BinaryIO) -> bytes:
+    """Start what ``stream`` describes, unless it has been started; returns the answer."""
+    job, archive = _receive(stream)
+    try:
+        run = RunDir(job.get("run_name", ""), job.get("attempt", 0))
+    except ValueError as error:
+        raise Refused("bad-job", str(error)) from error
+    run.run_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=str(run.run_path)))
+    try:
+        unpack(archive, staging)
+        try:
+            run.path.mkdir(mode=0o700)  # the mutex: of many starts, one gets past this line
+        except FileExistsError:
+            return _answer(protocol.EXISTS, run, run.read(protocol.PID_FILE) or {})
+        return _answer(protocol.STARTED, run, _take(run, job, staging))
+    finally:
+        shutil.rmtree(str(staging), ignore_errors=True)
+
+
+def _answer(kind: str, run: RunDir, pid: dict[str, Any]) -> bytes:
+    fields = {name: pid.get(name) for name in ("pid", "start_time", "supervisor_pid", "boot_id")}
+    return protocol.encode(kind, run=run.run, attempt=run.attempt, **fields)
+
+
+def _receive(stream: BinaryIO) -> tuple[dict[str, Any], bytes]:
+    """Read the whole request before anything is written: a cut connection leaves no trace."""
+    header = protocol.decode(stream.readline(protocol.HEADER_LIMIT))
+    bundle, job = header.get("bundle"), header.get("job")
+    if header["type"] != protocol.START or not isinstance(bundle, dict) or not isinstance(job, dict):
+        raise Refused("bad-request", "expected a start message with a job and a bundle")
+    if not job.get("argv"):
+        raise Refused("bad-job", "argv is empty")
+    archive = stream.read(int(bundle["length"]))
+    if hashlib.sha256(archive).hexdigest() != bundle["sha256"]:
+        raise Refused("damaged", "%d of %d bytes arrived, or they differ" % (len(archive), bundle["length"]))
+    return job, archive
+
+
+def unpack(archive: bytes, target: Path) -> None:
+    """Unpack regular files and directories below ``target``; refuse anything else, links first of all."""
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
+        for member in tar:
+            parts = Path(member.name).parts
+            if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir()):
+                raise Refused("bad-bundle", "refused member %r" % member.name)
+            path = target.joinpath(*parts)
+            if member.isdir():
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                continue
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            source = tar.extractfile(member)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            with os.fdopen(os.open(str(path), flags, 0o700 if member.mode & 0o100 else 0o600), "wb") as file:
+                shutil.copyfileobj(source or io.BytesIO(), file)
+
+
+def _take(run: RunDir, job: dict[str, Any], staging: Path) -> dict[str, Any]:
+    """Fill the attempt's directory and start the supervisor; give the attempt back if that fails."""
+    try:
+        os.rename(str(staging), str(run.bundle))
+        run.output.mkdir(mode=0o700)
+        run.checkpoints.mkdir(mode=0o700, exist_ok=True)
+        (run.path / protocol.CONTACT_FILE).touch()
+        run.write(protocol.JOB_FILE, job)
+        if start_guard.wanted(job):
+            # Before the run: a connection that is cut in between must not leave one unguarded.
+            start_guard.leave_behind(run)
+        return _launch(run, job)
+    except BaseException:
+        shutil.rmtree(str(run.path), ignore_errors=True)
+        raise
+
+
+def _launch(run: RunDir, job: dict[str, Any]) -> dict[str, Any]:
+    """Fork twice, so that the supervisor is nobody's child; wait for its first word."""
+    readable, writable = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        if os.fork() == 0:
+            _supervise(run, job, writable)
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writable)
+    with os.fdopen(readable, "rb") as pipe:
+        line = pipe.readline()
+    if not line:
+        raise Refused("supervisor-failed", _complaint(run))
+    document: dict[str, Any] = json.loads(line.decode("ascii"))
+    return document
+
+
+def _supervise(run: RunDir, job: dict[str, Any], ready: int) -> None:
+    try:
+        _leave_terminal(run)
+        adopt_orphans()
+        Supervisor(run, job).run(ready)
+    except BaseException:  # noqa: BLE001 - there is nobody above; the text is all that can be left
+        traceback.print_exc()
+        processes.kill(lambda: processes.descendants(os.getpid()))
+    finally:
+        os._exit(0)
+
+
+def _leave_terminal(run: RunDir) -> None:
+    """Let go of the SSH session's three streams: it would wait for them, and they would die with it."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    complaints = os.open(str(run.path / "supervisor.err"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for descriptor, target in ((nothing, 0), (nothing, 1), (complaints, 2)):
+        os.dup2(descriptor, target)
+
+
+def _complaint(run: RunDir) -> str:
+    try:
+        return (run.path / "supervisor.err").read_text(errors="replace")[-2000:] or "it left without a word"
+    except OSError as error:
+        return str(error)

@@ -1,0 +1,1 @@
+"""Gives the TPU back when nobody else will."""

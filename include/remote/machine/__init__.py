@@ -1,0 +1,1 @@
+"""This machine: its processes, the run's directory, the run's state."""

@@ -1,0 +1,1 @@
+"""The parent of the user's command: starts, watches, stops it."""

@@ -1,0 +1,105 @@
+"""The supervisor's side of the mirror: start it, tell it when the command has ended, read what it has achieved."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import protocol
+
+from machine.run_dir import RunDir
+
+_AGAIN_SECS = 30.0  # after the mirror itself has died, of a full memory say
+_RUNNER = Path(__file__).resolve().parents[1] / "runner.py"
+
+
+def runner_command(name: str, run: RunDir) -> list[str]:
+    """Return the command line of one of our own commands, whatever the user's environment does to Python."""
+    options = ["--run", run.run, "--attempt", str(run.attempt)]
+    return [sys.executable, "-E", "-X", "utf8", str(_RUNNER), name, *options]
+
+
+class Mirroring:
+    """The mirror of one attempt; without a place for checkpoints none of it does anything.
+
+    :param run: the attempt.
+    :param job: names the place.
+    :param log: descriptor of the run's log.
+    """
+
+    def __init__(self, run: RunDir, job: dict[str, Any], log: int) -> None:
+        self.wanted = bool(job.get("checkpoints_uri"))
+        self.overtaken = False  # another attempt has taken the run over
+        self.pid = 0  # 0 while it does not run
+        self._run = run
+        self._log = log
+        self._pipe = -1
+        self._started_at: float | None = None
+        self._status: int | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has ever been started: not before the directory has been restored."""
+        return self._started_at is not None
+
+    def attend(self) -> None:
+        """Start the mirror, or start it again if it has died some time ago."""
+        now = time.monotonic()
+        if not self.wanted or self.overtaken or self.pid:
+            return
+        if self._started_at is not None and now - self._started_at < _AGAIN_SECS:
+            return
+        self._started_at = now
+        self._start()
+
+    def _start(self) -> None:
+        """It ends by itself when nobody holds the other end of its standard input any more."""
+        readable, writable = os.pipe()
+        try:
+            process = subprocess.Popen(runner_command("mirror", self._run), stdin=readable, stdout=self._log)
+        except OSError:
+            os.close(writable)
+            return
+        finally:
+            os.close(readable)
+        process.returncode = 0  # the supervisor reaps it, not Popen
+        self._pipe, self.pid, self._status = writable, process.pid, None
+
+    def reaped(self, pid: int, status: int) -> None:
+        """Note that a child is dead, which may have been the mirror."""
+        if pid == self.pid:
+            self.pid, self._status = 0, status
+            self.overtaken = os.WIFEXITED(status) and os.WEXITSTATUS(status) == protocol.EXIT_OVERTAKEN
+            os.close(self._pipe)
+
+    def finish(self, trusted: bool) -> None:
+        """Have it secure what is there now and end.
+
+        :param trusted: False if the command was killed, perhaps while it wrote.
+        """
+        if not self.begun or self.overtaken:
+            return
+        if not self.pid:
+            self._start()
+        try:
+            os.write(self._pipe, (protocol.FINISH if trusted else protocol.FINISH_KILLED) + b"\n")
+        except OSError:
+            return  # it has just died; its result says so
+
+    def result(self) -> dict[str, Any]:
+        """Return the fields of the run's result that concern checkpoints; all None without a place for them."""
+        fields: dict[str, Any] = dict.fromkeys(protocol.CHECKPOINT_FIELDS)
+        fields["overtaken"] = self.overtaken
+        if self.wanted:
+            status = self._run.read(protocol.MIRROR_FILE) or {}
+            fields["overtaken"] = self.overtaken or status.get("fenced", False)
+            restored = self._run.read(protocol.RESTORED_FILE) or {}
+            fields["checkpoint_durable"] = self._status == 0 and status.get("last_at") is not None
+            fields["last_durable_step"] = status.get("last_step")
+            fields["mirror_error"] = status.get("error", "")
+            fields.update({"resumed_" + name: restored.get(name) for name in ("step", "attempt", "saved_at")})
+        return fields

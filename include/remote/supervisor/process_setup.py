@@ -1,0 +1,78 @@
+"""What surrounds a command: its environment, its parent for life, and the signals that wake that parent up."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from types import FrameType
+from typing import Any, Callable
+
+import protocol
+
+from machine.run_dir import RunDir
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def environment(run: RunDir, job: dict[str, Any]) -> dict[str, str]:
+    """What the command finds in its environment: the login's, the client's, and the places of this attempt."""
+    variables = {
+        "PYTHONUNBUFFERED": "1",  # a line printed is a line in the log
+        "TRC_RESUME": (run.read(protocol.RESTORED_FILE) or {}).get("path", ""),
+        "TRC_RUN_ID": run.run,
+        "TRC_ATTEMPT": str(run.attempt),
+        "TRC_STOP_GRACE_SECS": str(job.get("grace_secs", 30.0)),
+        "TRC_DEADLINE": "" if job.get("deadline") is None else str(job["deadline"]),
+    }
+    variables.update(os.environ)
+    variables.update(job.get("environment", {}))
+    if "TRC_ACCEL" in os.environ:
+        # Whoever set the machine up knows what is in it: the local cloud's TPU VMs have no TPU, and say so.
+        variables["TRC_ACCEL"] = os.environ["TRC_ACCEL"]
+    variables.update(
+        {
+            "TRC_OUTPUT_DIR": str(run.output),
+            "TRC_CHECKPOINT_DIR": str(run.checkpoints),
+            "TRC_STOP_FILE": str(run.stop_file),
+            protocol.MARKER: str(run.path),
+        }
+    )
+    return variables
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every orphan below, however often it forked and whatever session it made."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def wake_on_signals(on_term: Callable[[], None]) -> int:
+    """Return a descriptor that becomes readable with every signal; HUP and INT do nothing else.
+
+    They get handlers instead of SIG_IGN because an ignored signal stays ignored in the command.
+    """
+    readable, writable = os.pipe()
+    os.set_blocking(readable, False)
+    os.set_blocking(writable, False)
+
+    def nothing(number: int, frame: FrameType | None) -> None:
+        """Only wake the loop up."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        on_term()
+
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, nothing)
+    signal.signal(signal.SIGTERM, stop)
+    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    return readable
+
+
+def drain(descriptor: int) -> None:
+    """Make a descriptor of :func:`wake_on_signals` unreadable until the next signal."""
+    try:
+        os.read(descriptor, 4096)
+    except BlockingIOError:
+        return

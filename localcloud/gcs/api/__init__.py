@@ -1,0 +1,1 @@
+"""The methods of the JSON and XML interfaces."""

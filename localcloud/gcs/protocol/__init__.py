@@ -1,0 +1,1 @@
+"""HTTP as Cloud Storage speaks it: requests, ranges, multipart, TLS."""

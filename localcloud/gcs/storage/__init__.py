@@ -1,0 +1,1 @@
+"""Objects, buckets and their contents on disk, without HTTP."""

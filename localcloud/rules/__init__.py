@@ -1,0 +1,1 @@
+"""Google's rules: names, error texts, pages, quota, what is offered where."""

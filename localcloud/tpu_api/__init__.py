@@ -1,0 +1,1 @@
+"""The wire of the Cloud TPU API: gRPC and REST servers, the dispatcher, every method."""

@@ -1,0 +1,1 @@
+"""What is true in the local cloud: nodes, queued resources, operations, the meter."""

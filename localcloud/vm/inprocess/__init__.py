@@ -1,0 +1,1 @@
+"""The tier for machines without OpenSSH: an SSH server in this process."""

@@ -1,0 +1,1 @@
+"""Processes of the local cloud as /proc shows them."""

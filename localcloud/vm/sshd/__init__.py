@@ -1,0 +1,1 @@
+"""OpenSSH's server below a supervisor: the two tiers that are real."""

@@ -1,0 +1,1 @@
+"""One wire each: gRPC, SSH, HTTP, Airflow's own API. Clients decide nothing."""

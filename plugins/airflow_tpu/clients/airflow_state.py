@@ -1,0 +1,55 @@
+"""What Airflow says: the states of a run's tasks, connections, Variables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+    from airflow_tpu.core.tpu.labels import RunKey
+
+
+def task_state(key: RunKey, task_id: str) -> str | None:
+    """State of a task as it is now: who ends it may have changed it already.
+
+    :param key: run and map index.
+    :param task_id: which task of it.
+    :return: None when Airflow does not know the task any more, or has not given it a state yet.
+    """
+    # A mapped task is answered under its id and index; one was asked for, so there is one answer.
+    return next(iter(task_states(key.dag_id, key.run_id, [task_id], key.map_index).values()), None)
+
+
+def task_states(dag_id: str, run_id: str, task_ids: list[str], map_index: int | None = None) -> dict[str, str | None]:
+    """State of several tasks of a run as they are now.
+
+    :param dag_id: the DAG.
+    :param run_id: the run.
+    :param task_ids: which tasks.
+    :param map_index: which instance of a mapped one, None for all.
+    :return: by task; each instance of a mapped one under its id and index. None: it has no state yet.
+    """
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    states = RuntimeTaskInstance.get_task_states(
+        dag_id=dag_id, task_ids=task_ids, run_ids=[run_id], map_index=map_index
+    )
+    return dict(states.get(run_id, {}))
+
+
+def connection(conn_id: str) -> Connection:
+    """A connection by its id.
+
+    :raises airflow.sdk.exceptions.AirflowNotFoundException: there is none.
+    """
+    from airflow.sdk import BaseHook
+
+    return BaseHook.get_connection(conn_id)
+
+
+def variable(key: str) -> object:
+    """Value of an Airflow Variable, None when there is none."""
+    from airflow.sdk import Variable
+
+    return Variable.get(key, default=None)

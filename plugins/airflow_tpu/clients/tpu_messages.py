@@ -1,0 +1,180 @@
+"""Between our dataclasses and the messages of ``google.cloud.tpu_v2``; pure, so that tables can test it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu.core.tpu.api_errors import classify
+from airflow_tpu.core.tpu.spec import Endpoint, QueuedView, Tier, TPUSpec, TPUView
+
+if TYPE_CHECKING:
+    from google.cloud import tpu_v2
+
+    from airflow_tpu.errors import TPUError
+
+# Names of google.rpc codes are not in the client; a failed queued resource carries the bare number.
+_DESCRIPTION = "Made by airflow-tpu for an Airflow DAG run; deleted when the run ends."
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What marks a TPU as ours.
+
+    :param node_id: derived name of this incarnation.
+    :param labels: run, attempt token, expiry.
+    :param ssh_keys: lines ``USER:KEYTYPE BASE64`` for the node's metadata.
+    :param request_id: makes a repeated queued-resource create the same create.
+    """
+
+    node_id: str
+    labels: dict[str, str]
+    ssh_keys: str
+    request_id: str
+
+
+@dataclass(frozen=True)
+class OperationView:
+    """A long-running operation.
+
+    :param started_at: when Google accepted the request.
+    :param ended_at: when it was done; for a direct node's create this is when it became READY.
+    :param error: our error when it failed.
+    """
+
+    name: str
+    done: bool
+    started_at: dt.datetime | None = None
+    ended_at: dt.datetime | None = None
+    error: TPUError | None = None
+
+
+def to_node(spec: TPUSpec, stamp: Stamp) -> tpu_v2.Node:
+    """Build the node message: key in the create request (no later patch can race), OS Login off for it."""
+    from google.cloud import tpu_v2
+
+    node = tpu_v2.Node(
+        description=_DESCRIPTION,
+        accelerator_type=spec.accelerator_type,
+        runtime_version=spec.runtime_version,
+        labels=stamp.labels,
+        # OS Login, where a project switches it on, makes the guest ignore metadata keys.
+        metadata={"ssh-keys": stamp.ssh_keys, "enable-oslogin": "FALSE"},
+        network_config=tpu_v2.NetworkConfig(
+            network=spec.network, subnetwork=spec.subnetwork, enable_external_ips=not spec.internal_ips
+        ),
+    )
+    if spec.service_account:
+        node.service_account = tpu_v2.ServiceAccount(
+            email=spec.service_account, scope=["https://www.googleapis.com/auth/cloud-platform"]
+        )
+    if not spec.queued or spec.tier is Tier.PREEMPTIBLE:
+        node.scheduling_config = tpu_v2.SchedulingConfig(
+            spot=spec.tier is Tier.SPOT, preemptible=spec.tier is Tier.PREEMPTIBLE
+        )
+    return node
+
+
+def to_create_node(spec: TPUSpec, stamp: Stamp) -> tpu_v2.CreateNodeRequest:
+    """Request for a direct node."""
+    from google.cloud import tpu_v2
+
+    return tpu_v2.CreateNodeRequest(parent=spec.parent, node_id=stamp.node_id, node=to_node(spec, stamp))
+
+
+def to_create_queued(spec: TPUSpec, stamp: Stamp) -> tpu_v2.CreateQueuedResourceRequest:
+    """Request for a queued resource of one node; both carry the same id."""
+    from google.cloud import tpu_v2
+
+    node_spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=spec.parent, node_id=stamp.node_id, node=to_node(spec, stamp))
+    queued = tpu_v2.QueuedResource(tpu=tpu_v2.QueuedResource.Tpu(node_spec=[node_spec]))
+    if spec.tier is Tier.SPOT:
+        queued.spot = tpu_v2.QueuedResource.Spot()
+    return tpu_v2.CreateQueuedResourceRequest(
+        parent=spec.parent, queued_resource_id=stamp.node_id, queued_resource=queued, request_id=stamp.request_id
+    )
+
+
+def to_view(node: tpu_v2.Node) -> TPUView:
+    """A node as our code sees it."""
+    return TPUView(
+        name=node.name,
+        node_id=node.name.rsplit("/", 1)[-1],
+        zone=_zone(node.name),
+        state=_enum_name(node.state),
+        health=_enum_name(node.health),
+        accelerator_type=node.accelerator_type,
+        tier=_tier(node.scheduling_config),
+        labels=dict(node.labels),
+        created_at=to_instant(node.create_time),
+        endpoints=tuple(
+            Endpoint(internal=endpoint.ip_address, external=endpoint.access_config.external_ip)
+            for endpoint in node.network_endpoints
+        ),
+        queued_resource=node.queued_resource,
+    )
+
+
+def to_queued_view(queued: tpu_v2.QueuedResource) -> QueuedView:
+    """A queued resource as our code sees it."""
+    specs = list(queued.tpu.node_spec)
+    error = queued.state.failed_data.error
+    first = specs[0].node if specs else None
+    return QueuedView(
+        name=queued.name,
+        queued_id=queued.name.rsplit("/", 1)[-1],
+        zone=_zone(queued.name),
+        state=_enum_name(queued.state.state),
+        error_code=error.code,
+        error_message=error.message,
+        node_ids=tuple(spec.node_id for spec in specs),
+        labels=dict(first.labels) if first else {},
+        accelerator_type=first.accelerator_type if first else "",
+        tier=Tier.SPOT if "spot" in queued else _tier(first.scheduling_config if first else None),
+        initiator=_enum_name(queued.state.state_initiator),
+    )
+
+
+def to_operation_view(operation: Any) -> OperationView:
+    """A long-running operation as our code sees it."""
+    from google.cloud import tpu_v2
+
+    metadata = tpu_v2.OperationMetadata()
+    if operation.metadata.type_url.endswith("OperationMetadata"):
+        metadata = tpu_v2.OperationMetadata.deserialize(operation.metadata.value)
+    error = None
+    if operation.done and operation.error.code:
+        error = classify(operation.error.code, operation.error.message, "", metadata.target or operation.name)
+    return OperationView(
+        name=operation.name,
+        done=operation.done,
+        started_at=to_instant(metadata.create_time),
+        ended_at=to_instant(metadata.end_time),
+        error=error,
+    )
+
+
+def to_instant(value: Any) -> dt.datetime | None:
+    """A protobuf timestamp as an aware datetime; None when unset."""
+    if not value or not value.timestamp():
+        return None
+    return dt.datetime.fromtimestamp(value.timestamp(), tz=dt.UTC)
+
+
+def _tier(scheduling: tpu_v2.SchedulingConfig | None) -> Tier:
+    if scheduling is not None and scheduling.spot:
+        return Tier.SPOT
+    if scheduling is not None and scheduling.preemptible:
+        return Tier.PREEMPTIBLE
+    return Tier.ON_DEMAND
+
+
+def _zone(name: str) -> str:
+    parts = name.split("/")
+    return parts[3] if len(parts) > 3 else ""
+
+
+def _enum_name(value: Any) -> str:
+    """Name of an enum; a number this client does not know stays a number (it must never crash us)."""
+    return getattr(value, "name", None) or str(value)

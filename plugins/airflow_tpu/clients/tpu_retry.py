@@ -1,0 +1,81 @@
+"""How a call of the Cloud TPU API ends: within bounds, repeated where that helps, with an error of ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu.core.tpu.api_errors import classify
+from airflow_tpu.errors import RateLimited, TPUError, TransientError
+
+if TYPE_CHECKING:
+    from google.api_core.exceptions import GoogleAPICallError
+
+
+@dataclass(frozen=True)
+class CallTiming:
+    """Bounds of one call, in seconds: no method of Google's client has a timeout of its own.
+
+    :param answer: how long one try may take.
+    :param retry: over which a repeatable call is tried again.
+    :param pause: before the first repetition; it doubles up to ten seconds.
+    """
+
+    answer: float = 30.0
+    retry: float = 120.0
+    pause: float = 0.5
+
+
+def retries(timing: CallTiming) -> Any:
+    """How Google's client repeats a call by itself: what passes within seconds, and nothing else."""
+    from google.api_core import exceptions
+    from google.api_core.retry import AsyncRetry, if_exception_type
+
+    stumbles = if_exception_type(
+        exceptions.ServiceUnavailable,
+        exceptions.DeadlineExceeded,
+        exceptions.Aborted,
+        exceptions.InternalServerError,
+        # A token that expired on its way: google-auth fetches a new one for the next try.
+        exceptions.Unauthenticated,
+    )
+
+    def transient(error: Exception) -> bool:
+        # A limit of requests per minute passes; one of chips, which has the same code, does not.
+        limited = isinstance(error, exceptions.ResourceExhausted) and isinstance(_classified(error, ""), RateLimited)
+        return limited or stumbles(error)
+
+    return AsyncRetry(predicate=transient, initial=timing.pause, maximum=10.0, multiplier=2.0, timeout=timing.retry)
+
+
+class translated:
+    """Context manager that turns Google's errors into ours.
+
+    :param resource: what the call is about, for the message.
+    :raises TPUError: the leaf of our tree that the error is.
+    """
+
+    def __init__(self, resource: str) -> None:
+        self.resource = resource
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
+        from google.api_core import exceptions
+        from google.auth.exceptions import GoogleAuthError, RefreshError
+
+        if isinstance(error, exceptions.RetryError):
+            error = error.cause or error
+        if isinstance(error, exceptions.GoogleAPICallError):
+            raise _classified(error, self.resource) from error
+        if isinstance(error, RefreshError):
+            raise classify(16, f"credentials expired or revoked: {error}", "", self.resource) from error
+        if isinstance(error, exceptions.RetryError | GoogleAuthError):
+            raise TransientError(f"{self.resource}: {error}") from error
+
+
+def _classified(error: GoogleAPICallError, resource: str) -> TPUError:
+    status = error.grpc_status_code
+    code = int(status.value[0]) if status is not None else 2
+    return classify(code, error.message, str(error.reason or ""), resource)

@@ -1,0 +1,1 @@
+"""What Cloud TPU offers: types, zones, prices, runtime versions and transfer rates."""

@@ -1,0 +1,1 @@
+"""What the grant allows, and whether it covers one create."""

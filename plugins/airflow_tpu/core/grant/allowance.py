@@ -1,0 +1,139 @@
+"""One row of a grant: so many devices or chips, of one tier, in one zone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_tpu.core.catalogue.catalogue import GENERATIONS, AcceleratorType, is_pod, nearest, parse_type
+from airflow_tpu.core.request.fields import Field, Invalid, choice, integer, plain, read_fields, shown
+from airflow_tpu.core.tpu.spec import ZONE, Tier
+from airflow_tpu.errors import Fault
+
+DEVICES = "devices"
+CHIPS = "chips"
+_GENERATION_ALIASES = {"v5litepod": "v5e", "v5lite": "v5e"}
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """One row of a grant.
+
+    Letters come in two dialects: until 2024 whole devices of one type (``5 on-demand v3-8 devices``), since 2025
+    chips of a generation in any slice size (``64 spot v5e chips``).
+
+    :param count: how many devices or chips may exist at once.
+    :param unit: ``devices`` or ``chips``; devices cannot be joined to pods.
+    :param tier: spot or on-demand; preemptible is spot.
+    :param zone: the one zone where they are free.
+    :param accelerator_type: the type, empty if the row names a generation.
+    :param generation: such as ``v5e``.
+    """
+
+    count: int
+    unit: str
+    tier: Tier
+    zone: str
+    generation: str
+    accelerator_type: str = ""
+
+    def __str__(self) -> str:
+        what = self.accelerator_type or self.generation
+        return f"{self.count} {self.tier} {what} {self.unit} in {self.zone}"
+
+    def covers(self, accelerator: AcceleratorType, zone: str, tier: Tier) -> bool:
+        """Whether a TPU of this type, zone and tier is one of the row's."""
+        return self.is_of(accelerator.name) and self.zone == zone and self.tier is tier.pool
+
+    def is_of(self, accelerator_type: str) -> bool:
+        """Whether the row is about this type, wherever it is."""
+        if self.accelerator_type:
+            return self.accelerator_type == accelerator_type
+        return (parse_type(accelerator_type) or ("", 0))[0] == self.generation
+
+    def units(self, chips: int) -> int:
+        """How much of the row a TPU of so many chips takes."""
+        return 1 if self.unit == DEVICES else chips
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as the grant file has it."""
+        kind = {"type": self.accelerator_type} if self.accelerator_type else {"generation": self.generation}
+        return {"count": self.count, "unit": self.unit, "tier": str(self.tier), **kind, "zone": self.zone}
+
+
+def parse_allowances(rows: object) -> tuple[tuple[Allowance, ...], list[Fault]]:
+    """Read the rows of a grant file.
+
+    :return: the good rows, and a fault for everything wrong in the others.
+    """
+    if not isinstance(rows, list | tuple) or not rows:
+        return (), [Fault("allowances", shown(rows), "must be a list of at least one row")]
+    good: list[Allowance] = []
+    faults: list[Fault] = []
+    for number, row in enumerate(rows):
+        prefix = f"allowances[{number}]."
+        values, wrong = read_fields(row, _FIELDS, prefix)
+        wrong = wrong or _kind_faults(values, prefix)
+        faults += wrong
+        if not wrong:
+            good.append(_allowance(values))
+    return tuple(good), faults + _repeated(good)
+
+
+def zone_name(value: Any) -> str:
+    """The name of a zone; whether it exists is for the API to say, grants name zones that price lists do not.
+
+    :raises Invalid: if it is a region or no zone at all.
+    """
+    zone = plain(value)
+    if not ZONE.fullmatch(zone):
+        raise Invalid("is no zone; a zone is a region and a letter, such as us-central1-f")
+    return zone
+
+
+def _optional(value: Any) -> str:
+    return plain(value)
+
+
+def _unit(value: Any) -> str:
+    plural = f"{value}s" if value in ("device", "chip") else value
+    return choice((DEVICES, CHIPS))(plural)
+
+
+_FIELDS: Mapping[str, Field] = {
+    "count": Field(integer(1, 100_000)),
+    "unit": Field(_unit),
+    "tier": Field(lambda value: Tier(choice(Tier)(value)).pool),
+    "type": Field(_optional, ""),
+    "generation": Field(_optional, ""),
+    "zone": Field(zone_name),
+}
+
+
+def _kind_faults(values: Mapping[str, Any], prefix: str) -> list[Fault]:
+    name, generation = values["type"], _GENERATION_ALIASES.get(values["generation"], values["generation"])
+    if bool(name) == bool(generation):
+        return [Fault(f"{prefix}type", name, "give either type or generation")]
+    if generation and generation not in GENERATIONS:
+        return [Fault(f"{prefix}generation", generation, "is unknown", GENERATIONS, nearest(generation, GENERATIONS))]
+    if generation and values["unit"] == DEVICES:
+        return [Fault(f"{prefix}unit", DEVICES, "devices need a type, such as v2-8", nearest=CHIPS)]
+    if name and parse_type(name) is None:
+        hint = f"generation: {name}" if name in GENERATIONS else nearest(name, ("v2-8", "v3-8", "v4-8", "v5litepod-8"))
+        return [Fault(f"{prefix}type", name, "is no accelerator type", nearest=hint)]
+    if values["unit"] == DEVICES and is_pod(name):
+        return [Fault(f"{prefix}type", name, "is a pod slice, and devices cannot form pods", nearest=CHIPS)]
+    return []
+
+
+def _allowance(values: Mapping[str, Any]) -> Allowance:
+    parsed = parse_type(values["type"])
+    generation = parsed[0] if parsed else _GENERATION_ALIASES.get(values["generation"], values["generation"])
+    return Allowance(values["count"], values["unit"], values["tier"], values["zone"], generation, values["type"])
+
+
+def _repeated(rows: list[Allowance]) -> list[Fault]:
+    pools = [(row.unit, row.tier, row.zone, row.generation, row.accelerator_type) for row in rows]
+    twice = {pool: row for pool, row in zip(pools, rows, strict=True) if pools.count(pool) > 1}
+    return [Fault("allowances", str(row), "is given more than once; add up the counts") for row in twice.values()]

@@ -1,0 +1,131 @@
+"""Where to ask next when a zone has no capacity: the grant's other allowances beside the same data.
+
+Only what costs nothing more is a choice: a row of the grant in the data's region (traffic between regions is billed),
+with a type of as many chips and an image that runs on it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu.core.tpu.spec import Tier, region_of
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.catalogue.catalogue import AcceleratorType, Catalogue
+    from airflow_tpu.core.grant.allowance import Allowance
+    from airflow_tpu.core.grant.grant import Grant
+    from airflow_tpu.core.request.run_conf import RunConf
+
+_GROWTH = 1.5
+_LONGEST_PAUSE = 6.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One TPU that would do.
+
+    :param zone: where.
+    :param accelerator_type: which.
+    :param runtime_version: software image for its generation.
+    :param tier: how it is bought.
+    """
+
+    zone: str
+    accelerator_type: str
+    runtime_version: str
+    tier: Tier
+
+    def __str__(self) -> str:
+        return f"{self.tier} {self.accelerator_type} in {self.zone}"
+
+    @classmethod
+    def asked(cls, conf: RunConf) -> Choice:
+        """What the form asks for."""
+        return cls(conf.zone, conf.accelerator_type, conf.runtime_version, conf.tier)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self) | {"tier": str(self.tier)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Choice:
+        """Inverse of :meth:`to_json`."""
+        return cls(**{**data, "tier": Tier(data["tier"])})
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """A search for capacity that has not ended yet.
+
+    :param since: when the first create was refused.
+    :param rounds: how often all choices have been tried.
+    :param tried: what has been tried in this round.
+    """
+
+    since: dt.datetime
+    rounds: int = 0
+    tried: tuple[Choice, ...] = ()
+
+    def after(self, refused: Choice, choices: Sequence[Choice]) -> tuple[Hunt, Choice, bool]:
+        """What to ask for after one more refusal.
+
+        :param refused: what was not to be had.
+        :param choices: everything that would do, in the order in which it is tried.
+        :return: the hunt so far, the next choice, and whether to wait before it because all have been tried.
+        """
+        tried = (*self.tried, refused)
+        for choice in choices:
+            if choice not in tried:
+                return replace(self, tried=tried), choice, False
+        return replace(self, tried=(), rounds=self.rounds + 1), choices[0], True
+
+    def pause(self, first: float) -> float:
+        """Seconds to wait before the next round; they grow to six times the first pause.
+
+        :param first: seconds after the first round.
+        """
+        return first * min(_GROWTH ** max(0, self.rounds - 1), _LONGEST_PAUSE)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        tried = [choice.to_json() for choice in self.tried]
+        return {"since": self.since.isoformat(), "rounds": self.rounds, "tried": tried}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Hunt:
+        """Inverse of :meth:`to_json`."""
+        tried = tuple(Choice.from_json(choice) for choice in data["tried"])
+        return cls(dt.datetime.fromisoformat(data["since"]), data["rounds"], tried)
+
+
+def choices_of(conf: RunConf, grant: Grant, catalogue: Catalogue) -> tuple[Choice, ...]:
+    """What the form asks for, and, if it lets the run walk, what else the grant has beside the same data.
+
+    The rows of the grant are taken in their order, the types of a row in the catalogue's, the asked one first.
+    """
+    asked = Choice.asked(conf)
+    if not conf.walks:
+        return (asked,)
+    others = (choice for row in grant.allowances for choice in _of_row(row, conf, catalogue))
+    return tuple(dict.fromkeys((asked, *others)))
+
+
+def _of_row(row: Allowance, conf: RunConf, catalogue: Catalogue) -> Iterator[Choice]:
+    if region_of(row.zone) != region_of(conf.zone):
+        return
+    asked = catalogue.types[conf.accelerator_type]
+    kinds = [catalogue.types[name] for name in catalogue.single_host_types() if row.is_of(name)]
+    for kind in sorted(kinds, key=lambda kind: kind.name != asked.name):
+        runtime = _runtime(conf.runtime_version, asked, kind, catalogue)
+        if kind.chips == asked.chips and row.zone in catalogue.zones_of(kind.name) and runtime:
+            yield Choice(row.zone, kind.name, runtime, row.tier)
+
+
+def _runtime(wanted: str, asked: AcceleratorType, kind: AcceleratorType, catalogue: Catalogue) -> str:
+    """The wanted image where it runs; another generation's default for its own default; else none."""
+    if wanted in catalogue.runtime_versions(kind.generation):
+        return wanted
+    return kind.default_runtime if wanted == asked.default_runtime else ""

@@ -1,0 +1,104 @@
+"""May this TPU be created now, and which row of the grant covers it? The one place that makes a permit."""
+
+from __future__ import annotations
+
+from dataclasses import InitVar, dataclass
+from datetime import datetime
+from typing import Any
+
+from airflow_tpu.core.grant import checks
+from airflow_tpu.core.grant.allowance import Allowance
+from airflow_tpu.core.grant.create_request import Request
+from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.core.grant.inventory import Inventory
+from airflow_tpu.core.grant.reservations import NOTHING, Reservations
+from airflow_tpu.core.tpu.spec import TPUSpec
+from airflow_tpu.errors import Fault, GrantViolation
+
+_SEAL = object()
+
+
+@dataclass(frozen=True)
+class Permit:
+    """Proof that one TPU may be created now; only :func:`authorize` can make one.
+
+    :param spec: what it permits.
+    :param allowance: the row that covers the TPU, None when none does and it will be billed.
+    :param chips: chips it takes.
+    :param paid_reason: why something was accepted that is not free, empty when the grant covers it.
+    :param reasons: what is not free, or not known to be.
+    :raises TypeError: if anybody else makes one.
+    """
+
+    spec: TPUSpec
+    allowance: Allowance | None
+    chips: int
+    paid_reason: str = ""
+    reasons: tuple[str, ...] = ()
+    seal: InitVar[object] = None
+
+    def __post_init__(self, seal: object) -> None:
+        if seal is not _SEAL:
+            raise TypeError("a Permit is made by authorize() only")
+
+    @property
+    def allowance_text(self) -> str | None:
+        """The row in words, None when none covers the TPU."""
+        return None if self.allowance is None else str(self.allowance)
+
+    def check(self, spec: TPUSpec) -> None:
+        """Refuse to be used for anything else.
+
+        :raises GrantViolation: if the TPU is not the permitted one.
+        """
+        if spec != self.spec:
+            raise GrantViolation(
+                [Fault("spec", str(spec), "is not what was permitted", (str(self.spec),))], "the permit"
+            )
+
+    def __str__(self) -> str:
+        kind = f"{self.spec.tier} {self.spec.accelerator_type} in {self.spec.zone}"
+        lines = [f"{kind}: {'NOT covered by the grant' if self.allowance is None else f'covered by {self.allowance}'}"]
+        lines += [f"  NOT FREE: {reason}" for reason in self.reasons]
+        return "\n".join(lines + ([f"  accepted because: {self.paid_reason}"] if self.paid_reason else []))
+
+    def to_json(self) -> dict[str, Any]:
+        """What to show and record. There is no way back: a permit is for now."""
+        return {
+            "spec": self.spec.to_json(),
+            "allowance": self.allowance_text,
+            "chips": self.chips,
+            "paid_reason": self.paid_reason,
+            "reasons": list(self.reasons),
+        }
+
+
+def authorize(
+    grant: Grant, request: Request, inventory: Inventory, now: datetime, reserved: Reservations = NOTHING
+) -> Permit:
+    """Decide, from the grant, the project's whole inventory and the buckets' locations.
+
+    :param grant: what may be used.
+    :param request: what is wanted.
+    :param inventory: everybody's nodes and queued resources, taken just now.
+    :param now: aware instant.
+    :param reserved: what runs have taken although the API cannot show it yet; it counts like a TPU.
+    :return: a permit with the allowance that covers the TPU. If something is not free and the request gives a
+        reason, a permit that says so: without an allowance, unless only what is around the TPU was at fault.
+    :raises GrantViolation: it is not covered.
+    :raises GrantExpired: nothing but the term is against it.
+    :raises GrantUnknown: nothing but what could not be read is against it.
+    """
+    allowance, verdict = checks.cover(grant, request, reserved.added_to(inventory, now))
+    verdict += checks.project(grant, request)
+    verdict += checks.term(grant, request, now)
+    unfit = checks.software(request)
+    reasons = verdict + unfit + checks.buckets(request) + checks.addresses(request)
+    # Money does not make a runtime version run.
+    if unfit or (reasons and not request.paid_reason):
+        raise reasons.error()
+    if verdict.faults:
+        allowance = None
+    paid_reason = request.paid_reason if reasons else ""
+    texts = tuple(str(fault) for fault in reasons.faults)
+    return Permit(request.spec, allowance, request.accelerator.chips, paid_reason, texts, seal=_SEAL)

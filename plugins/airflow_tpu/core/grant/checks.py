@@ -1,0 +1,160 @@
+"""The questions that :func:`airflow_tpu.core.grant.authorize.authorize` asks, each answered with every reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from airflow_tpu.core.catalogue.runtimes import runtime_faults
+from airflow_tpu.core.catalogue.transfer_rates import rate_between, sentence
+from airflow_tpu.core.grant.allowance import Allowance
+from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
+from airflow_tpu.core.grant.mismatch import mismatches
+from airflow_tpu.core.ledger.billable import ADDRESS_SOURCE, ADDRESS_USD
+from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, GrantViolation
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.grant.create_request import Request
+    from airflow_tpu.core.grant.grant import Grant
+
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Reasons against a request, by kind.
+
+    :param violations: it is not covered.
+    :param expired: the term is over or ends too soon.
+    :param unknown: it could not be found out, which never counts as free.
+    """
+
+    violations: tuple[Fault, ...] = ()
+    expired: tuple[Fault, ...] = ()
+    unknown: tuple[Fault, ...] = ()
+
+    def __add__(self, other: Verdict) -> Verdict:
+        return Verdict(self.violations + other.violations, self.expired + other.expired, self.unknown + other.unknown)
+
+    def __bool__(self) -> bool:
+        return bool(self.faults)
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """All reasons."""
+        return self.violations + self.expired + self.unknown
+
+    def error(self) -> GrantError:
+        """The error for these reasons; a violation outweighs the others, because waiting does not cure it."""
+        kind = GrantViolation if self.violations else GrantExpired if self.expired else GrantUnknown
+        return kind(self.faults, "the request, against the grant,")
+
+
+def cover(grant: Grant, request: Request, inventory: Inventory) -> tuple[Allowance | None, Verdict]:
+    """The first row that covers the TPU and has room, or the reasons why there is none."""
+    spec = request.spec
+    rows = grant.allowances_for(request.accelerator, spec.zone, spec.tier)
+    if not rows:
+        return None, Verdict(violations=tuple(mismatches(grant.allowances, request.accelerator, spec)))
+    if inventory.is_unreachable(spec.zone):
+        problem = "did not answer, so what is in use there is not known; try again"
+        return None, Verdict(unknown=(Fault("zone", spec.zone, problem),))
+    verdict = Verdict()
+    for row in rows:
+        found = _room(grant, row, request, inventory)
+        if not found:
+            return row, Verdict()
+        verdict += found
+    return None, verdict
+
+
+def project(grant: Grant, request: Request) -> Verdict:
+    """Whether the TPU is in the project that was allow-listed."""
+    faults = []
+    if request.spec.project_id != grant.project_id:
+        problem = "is not the project the grant was given to"
+        faults.append(Fault("project_id", request.spec.project_id, problem, (grant.project_id,), grant.project_id))
+    if request.project_number not in (None, grant.project_number):
+        problem = "is the number of the project that holds the grant's bucket, not the one the grant was given for"
+        number = grant.project_number
+        faults.append(Fault("project_number", request.project_number, problem, (number,), number))
+    return Verdict(violations=tuple(faults))
+
+
+def term(grant: Grant, request: Request, now: datetime) -> Verdict:
+    """Whether the TPU will be gone before the grant is."""
+    ends = f"{grant.ends_at:%Y-%m-%d %H:%M} UTC"
+    if now < grant.start:
+        fault = Fault("start", grant.start.isoformat(), "the grant has not started")
+    elif now >= grant.ends_at:
+        fault = Fault("days", grant.days, f"the grant ended at {ends}; the feedback form can bring an extension")
+    elif request.planned_end > grant.ends_at:
+        hours = (grant.ends_at - now).total_seconds() / 3600
+        problem = f"the run may last longer than the grant, which ends at {ends}"
+        fault = Fault("deadline_hours", request.planned_end.isoformat(), problem, nearest=f"at most {hours:.1f} hours")
+    else:
+        return Verdict()
+    return Verdict(expired=(fault,))
+
+
+def buckets(request: Request) -> Verdict:
+    """Whether every bucket is where the TPU is: traffic between regions is the bill that grantees really got."""
+    region = request.spec.region.upper()
+    wrong, unknown = [], []
+    for uri, location in request.bucket_locations.items():
+        if not location:
+            unknown.append(Fault("bucket", uri, "its location may not be read", (region,), region))
+        elif location.upper() != region:
+            rate = rate_between(request.rates, location, region)
+            problem = sentence(location.upper(), region, request.below.get(uri), rate)
+            wrong.append(Fault("bucket", uri, problem, (region,), region))
+    return Verdict(violations=tuple(wrong), unknown=tuple(unknown))
+
+
+def software(request: Request) -> Verdict:
+    """Whether the runtime version runs on the type; Google takes the request and the TPU never works."""
+    return Verdict(violations=tuple(runtime_faults(request.accelerator, request.spec.runtime_version)))
+
+
+def addresses(request: Request) -> Verdict:
+    """Whether a slice of several workers does without an external address for each of them."""
+    workers = request.accelerator.hosts
+    if workers == 1 or request.spec.internal_ips:
+        return Verdict()
+    usd = ADDRESS_USD[request.spec.tier.pool]
+    problem = (
+        f"would give each of {workers} workers an external IPv4 address: {usd} USD an hour each, whoever pays for the "
+        f"TPU ({ADDRESS_SOURCE}), and a new project may use 4 or 8 of them in a region"
+    )
+    return Verdict(violations=(Fault("internal_ips", False, problem, ("true",), "true"),))
+
+
+def _room(grant: Grant, row: Allowance, request: Request, inventory: Inventory) -> Verdict:
+    odd = inventory.unreadable(row, request.owner)
+    if odd:
+        problem = f"chips of {_names(odd)} cannot be counted"
+        return Verdict(unknown=(Fault("accelerator_type", odd[0].accelerator_type, problem),))
+    others = inventory.holding(row, request.owner)
+    held, asked = inventory.held(row, request.owner), row.units(request.accelerator.chips)
+    if asked + held <= row.count:
+        return Verdict()
+    problem = f"{asked} asked and {held} held are more than {row}"
+    problem += f"; held by {_names(others)}" if others else ""
+    return Verdict(violations=(Fault(row.unit, asked, problem, nearest=_with_room(grant, request, inventory, row)),))
+
+
+def _with_room(grant: Grant, request: Request, inventory: Inventory, full: Allowance) -> str:
+    """Another row for the same type with room, else what is left of this one."""
+    kind = request.accelerator
+    for row in grant.allowances:
+        known = not (inventory.unreadable(row, request.owner) or inventory.is_unreachable(row.zone))
+        fits = row.units(kind.chips) + inventory.held(row, request.owner) <= row.count
+        if row.is_of(kind.name) and known and fits:
+            return str(row)
+    return f"{max(0, full.count - inventory.held(full, request.owner))} {full.unit} are free"
+
+
+def _names(items: list[InventoryItem]) -> str:
+    named = ", ".join(str(item) for item in items[:_NAMED])
+    return f"{named} and {len(items) - _NAMED} more" if len(items) > _NAMED else named

@@ -1,0 +1,115 @@
+"""Chips that a run has taken from the grant before the Cloud TPU API can show them.
+
+Two runs that ask in the same second see the same inventory, and both find room for the last device. So each run
+writes down what it is about to create, in one object per grant that is only ever replaced at the generation it was
+read at: the second writer has to read the first one's reservation and ask again. A reservation lives from before the
+create call until after the TPU is gone; while both are visible they count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from airflow_tpu.core import stable_json
+from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
+from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.core.tpu.spec import Tier, TPUSpec
+from airflow_tpu.errors import Fault, GrantUnknown
+
+OBJECT = "reservations.json"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What one run has taken.
+
+    :param owner: digest of the run.
+    :param run: name of the run, for people.
+    :param chips: chips it takes.
+    :param expires_at: aware instant from which it no longer counts, the end of the run's lease.
+    """
+
+    owner: str
+    run: str
+    accelerator_type: str
+    tier: Tier
+    zone: str
+    chips: int
+    expires_at: datetime
+
+    @classmethod
+    def of(cls, key: RunKey, spec: TPUSpec, chips: int, expires_at: datetime) -> Reservation:
+        """The reservation of a run for one TPU."""
+        return cls(key.digest, key.name, spec.accelerator_type, spec.tier, spec.zone, chips, expires_at)
+
+    @property
+    def item(self) -> InventoryItem:
+        """The reservation as the grant counts it: like the TPU it is for."""
+        name = f"reservation of {self.run}"
+        return InventoryItem(name, self.accelerator_type, self.tier, self.zone, self.owner)
+
+    def to_json(self) -> dict[str, Any]:
+        """The one JSON form."""
+        return asdict(self) | {"tier": str(self.tier), "expires_at": stable_json.instant_to_json(self.expires_at)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Reservation:
+        """Inverse of :meth:`to_json`."""
+        expires_at = stable_json.instant_from_json(data["expires_at"])
+        return cls(**{**data, "tier": Tier(data["tier"]), "expires_at": expires_at})
+
+
+@dataclass(frozen=True)
+class Reservations:
+    """All reservations of a grant, at most one per run."""
+
+    entries: tuple[Reservation, ...] = ()
+
+    def of(self, owner: str) -> Reservation | None:
+        """The reservation of a run."""
+        return next((entry for entry in self.entries if entry.owner == owner), None)
+
+    def taken(self, wanted: Reservation, now: datetime) -> Reservations:
+        """With one more, which replaces the same run's older one; what has expired goes on this occasion."""
+        others = [entry for entry in self.entries if entry.owner != wanted.owner and entry.expires_at > now]
+        return Reservations((*others, wanted))
+
+    def without(self, gone: Iterable[Reservation]) -> Reservations:
+        """Without these. One that its run has renewed meanwhile is another one, and stays."""
+        gone = frozenset(gone)
+        return Reservations(tuple(entry for entry in self.entries if entry not in gone))
+
+    def added_to(self, inventory: Inventory, now: datetime) -> Inventory:
+        """The inventory with every reservation that is alive and whose TPU is not in it yet."""
+        seen = {_pool(item) for item in inventory.items}
+        waiting = [entry.item for entry in self.entries if entry.expires_at > now and _pool(entry.item) not in seen]
+        return replace(inventory, items=(*inventory.items, *waiting))
+
+    def to_json(self) -> dict[str, Any]:
+        """The one JSON form, and the content of the object."""
+        return {"version": VERSION, "reservations": [entry.to_json() for entry in self.entries]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Reservations:
+        """Inverse of :meth:`to_json`.
+
+        :raises GrantUnknown: the object is damaged or of another version; what it held is not known to be free.
+        """
+        try:
+            if data["version"] != VERSION:
+                raise ValueError(f"version {data['version']}")
+            return cls(tuple(Reservation.from_json(entry) for entry in data["reservations"]))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            problem = f"cannot be read ({error}); when no run is in progress, delete it"
+            raise GrantUnknown([Fault(OBJECT, str(data)[:80], problem)], "what runs have reserved") from error
+
+
+NOTHING = Reservations()
+
+
+def _pool(item: InventoryItem) -> tuple[str | None, str, str, Tier]:
+    return (item.owner, item.accelerator_type, item.zone, item.tier.pool)

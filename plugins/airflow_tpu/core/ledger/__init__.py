@@ -1,0 +1,1 @@
+"""The ledger: events, and what they add up to."""

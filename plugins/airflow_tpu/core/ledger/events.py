@@ -1,0 +1,220 @@
+"""The ledger's two events: a TPU's incarnation was opened, and it was closed.
+
+Each is one immutable object in the bucket, at a path derived from the node id, so that a task which is tried
+again writes the same object and nothing is counted twice. An opened event is written *before* the create call:
+an incarnation without a closed event is the reaper's work list.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from airflow_tpu.core import stable_json
+from airflow_tpu.core.tpu.spec import Tier
+from airflow_tpu.errors import LedgerError
+
+ROOT = "ledger/incarnations"
+VERSION = 1
+
+
+class EndReason(enum.StrEnum):
+    """Why an incarnation ended."""
+
+    FINISHED = "finished"
+    PREEMPTED = "preempted"
+    FAILED = "failed"
+    DELETED = "deleted"
+    VANISHED = "vanished"
+    NEVER_READY = "never-ready"
+
+
+class TimeSource(enum.StrEnum):
+    """Whose clock gave the times: the API's own, or ours at the moment we noticed."""
+
+    API = "api"
+    OBSERVED = "observed"
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A bucket of a run that is not known to be in the TPU's region, so that the way to it is billed.
+
+    :param uri: what the run names.
+    :param location: of its bucket, in capitals; empty if it may not be read.
+    :param outward: the TPU writes there; False if it reads.
+    :param size: bytes below the URI when the TPU was asked for, None if they were not all counted.
+    """
+
+    uri: str
+    location: str
+    outward: bool
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A TPU is about to be asked for.
+
+    :param node_id: id of the incarnation, which is the node's.
+    :param run: digest of the run, see :class:`airflow_tpu.core.tpu.labels.RunKey`.
+    :param chips: chips asked for.
+    :param provisioning: ``queued-resource`` or ``node``.
+    :param external_ips: number of external IPv4 addresses it will hold, one per worker, or 0.
+    :param allowance: the row of the grant that covers it, None when none does.
+    :param paid_reason: why somebody accepted that it is not free, empty when it is covered.
+    :param requested_at: aware instant just before the call.
+    :param crossings: its buckets elsewhere; None in a record from before they were noted.
+    """
+
+    node_id: str
+    run: str
+    dag_id: str
+    run_id: str
+    project: str
+    zone: str
+    accelerator_type: str
+    chips: int
+    tier: Tier
+    provisioning: str
+    external_ips: int
+    allowance: str | None
+    paid_reason: str
+    requested_at: datetime
+    crossings: tuple[Crossing, ...] | None = None
+
+    @property
+    def path(self) -> str:
+        """Object path below the grant's prefix."""
+        return opened_path(self.node_id)
+
+    def to_json(self) -> dict[str, Any]:
+        """The one JSON form."""
+        return _envelope("opened", asdict(self) | {"requested_at": stable_json.instant_to_json(self.requested_at)})
+
+    def to_bytes(self) -> bytes:
+        """Content of the object; equal events have equal bytes."""
+        return stable_json.encode(self.to_json())
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Opened:
+        """Inverse of :meth:`to_json`.
+
+        :raises LedgerError: if the object is of another version or damaged.
+        """
+        with _damage_named(data):
+            fields = _fields("opened", data, ("requested_at",), {"tier": Tier})
+            crossings = fields.pop("crossings", None)
+            noted = None if crossings is None else tuple(Crossing(**crossing) for crossing in crossings)
+            return cls(**fields, crossings=noted)
+
+
+@dataclass(frozen=True)
+class Closed:
+    """An incarnation has ended.
+
+    :param node_id: id of the incarnation.
+    :param ready_at: when the TPU became READY, None if it never did.
+    :param ended_at: when it was gone or taken away, None only if it never became READY.
+    :param time_source: whose clock gave the two times.
+    :param training_seconds: how long the script ran on it.
+    :param artifact_bytes: bytes it wrote to the bucket.
+    :param lost_seconds: training since the newest checkpoint that was safe when it was taken away, which the next
+        incarnation has to do again; 0 if it ended in order, None if nobody knows.
+    :raises ValueError: if it was READY and has no end.
+    """
+
+    node_id: str
+    ready_at: datetime | None
+    ended_at: datetime | None
+    end_reason: EndReason
+    time_source: TimeSource = TimeSource.API
+    training_seconds: float = 0.0
+    artifact_bytes: int = 0
+    lost_seconds: float | None = 0.0
+
+    def __post_init__(self) -> None:
+        if self.ready_at is not None and self.ended_at is None:
+            raise ValueError(f"{self.node_id} was READY and has no end")
+
+    @property
+    def path(self) -> str:
+        """Object path below the grant's prefix."""
+        return closed_path(self.node_id)
+
+    def to_json(self) -> dict[str, Any]:
+        """The one JSON form."""
+        times = {name: stable_json.instant_to_json(getattr(self, name)) for name in ("ready_at", "ended_at")}
+        return _envelope("closed", asdict(self) | times)
+
+    def to_bytes(self) -> bytes:
+        """Content of the object; equal events have equal bytes."""
+        return stable_json.encode(self.to_json())
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Closed:
+        """Inverse of :meth:`to_json`.
+
+        :raises LedgerError: if the object is of another version or damaged.
+        """
+        enums = {"end_reason": EndReason, "time_source": TimeSource}
+        with _damage_named(data):
+            return cls(**_fields("closed", data, ("ready_at", "ended_at"), enums))
+
+
+def opened_path(node_id: str) -> str:
+    """Path of an incarnation's opened event below the grant's prefix."""
+    return f"{ROOT}/{node_id}/opened.json"
+
+
+def closed_path(node_id: str) -> str:
+    """Path of an incarnation's closed event below the grant's prefix."""
+    return f"{ROOT}/{node_id}/closed.json"
+
+
+def read_event(content: bytes | str) -> Opened | Closed:
+    """Read either event from an object's content.
+
+    :raises LedgerError: if it is neither.
+    """
+    with _damage_named(content):
+        return event_of(json.loads(content))
+
+
+def event_of(data: Mapping[str, Any]) -> Opened | Closed:
+    """Read either event from its JSON form.
+
+    :raises LedgerError: if it is neither.
+    """
+    with _damage_named(data):
+        return Opened.from_json(data) if data["event"] == "opened" else Closed.from_json(data)
+
+
+def _envelope(event: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"event": event, "version": VERSION, **fields}
+
+
+def _fields(
+    event: str, data: Mapping[str, Any], times: tuple[str, ...], enums: Mapping[str, type[enum.StrEnum]]
+) -> dict[str, Any]:
+    if (data.get("event"), data.get("version")) != (event, VERSION):
+        raise ValueError(f"expected {event} of version {VERSION}")
+    fields = {key: value for key, value in data.items() if key not in ("event", "version")}
+    for name in times:
+        fields[name] = stable_json.instant_from_json(fields[name])
+    for name, kind in enums.items():
+        fields[name] = kind(fields[name])
+    return fields
+
+
+@contextmanager
+def _damage_named(data: object) -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise LedgerError(f"not an event of the ledger ({error}): {str(data)[:200]}") from error

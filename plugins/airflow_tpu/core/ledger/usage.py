@@ -1,0 +1,142 @@
+"""What the ledger adds up to: chip-hours, their list value, and everything that is not free. A pure fold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from airflow_tpu.core.catalogue.catalogue import Catalogue, Price
+from airflow_tpu.core.ledger.billable import NotFree, Stored, not_free
+from airflow_tpu.core.ledger.events import Closed, Opened
+from airflow_tpu.core.ledger.incarnation import RUNNING, Row, row_of
+from airflow_tpu.core.ledger.transfers import across_regions
+from airflow_tpu.errors import LedgerError
+
+NOT_COVERED = "NOT COVERED"
+
+
+@dataclass(frozen=True)
+class Total:
+    """Chip-hours and their list value over several incarnations.
+
+    :param chip_hours: all of them.
+    :param list_value: US dollars of those with a known price.
+    :param unpriced: chip-hours whose price is unknown; their value is missing in ``list_value``.
+    """
+
+    chip_hours: Decimal = Decimal(0)
+    list_value: Decimal = Decimal(0)
+    unpriced: Decimal = Decimal(0)
+
+    @property
+    def known_value(self) -> Decimal | None:
+        """The list value, None if not one price is known: unknown is never zero."""
+        return None if self.unpriced and self.unpriced == self.chip_hours else self.list_value
+
+    def plus(self, chip_hours: Decimal, price: Price | None) -> Total:
+        """This total and some chip-hours more."""
+        if price is None:
+            return Total(self.chip_hours + chip_hours, self.list_value, self.unpriced + chip_hours)
+        value = self.list_value + chip_hours * price.usd_per_chip_hour
+        return Total(self.chip_hours + chip_hours, value, self.unpriced)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The fold of a ledger.
+
+    :param rows: one per incarnation, in the order they were asked for.
+    :param covered: total of what the grant covers.
+    :param not_covered: total of what it does not.
+    :param idle: chip-hours READY without training, of incarnations that have ended.
+    :param lost: chip-hours trained after the newest safe checkpoint and lost with the TPU, as far as they are known.
+    :param by_run: totals by DAG run, ``DAG id / run id``.
+    :param by_allowance: totals by the grant's row; what no row covers is under ``NOT COVERED``.
+    :param by_dag: totals by DAG.
+    :param by_day: totals by UTC day.
+    :param not_free: everything that is billed.
+    :param now: instant of the fold.
+    """
+
+    rows: tuple[Row, ...]
+    covered: Total
+    not_covered: Total
+    idle: Decimal
+    lost: Decimal
+    by_run: Mapping[str, Total]
+    by_allowance: Mapping[str, Total]
+    by_dag: Mapping[str, Total]
+    by_day: Mapping[str, Total]
+    not_free: tuple[NotFree, ...]
+    now: datetime
+
+    @property
+    def running(self) -> tuple[Row, ...]:
+        """Incarnations without an end: running, or leaked."""
+        return tuple(row for row in self.rows if row.state == RUNNING)
+
+    @property
+    def lost_unknown(self) -> int:
+        """Number of incarnations of which nobody knows how much work was lost with them."""
+        return sum(row.lost_chip_hours is None for row in self.rows)
+
+
+def fold(events: Iterable[Opened | Closed], catalogue: Catalogue, now: datetime, stored: Stored | None = None) -> Usage:
+    """Add up a ledger.
+
+    :param events: in any order; a repeated one counts once.
+    :param catalogue: gives the list prices and the rates of traffic between regions.
+    :param now: aware instant up to which a running incarnation counts.
+    :param stored: adds what the bucket keeps to what is not free.
+    :raises LedgerError: if a *closed* has no *opened*: part of the ledger is missing, so no sum would be honest.
+    """
+    pairs = paired(events)
+    rows = tuple(row_of(opened, closed, catalogue, now) for opened, closed in pairs)
+    return Usage(
+        rows=rows,
+        covered=_total(row for row in rows if row.covered),
+        not_covered=_total(row for row in rows if not row.covered),
+        idle=sum((row.idle_chip_hours or Decimal(0) for row in rows), Decimal(0)),
+        lost=sum((row.lost_chip_hours or Decimal(0) for row in rows), Decimal(0)),
+        by_run=_grouped((f"{row.opened.dag_id} / {row.opened.run_id}", row.chip_hours, row.price) for row in rows),
+        by_allowance=_grouped((row.opened.allowance or NOT_COVERED, row.chip_hours, row.price) for row in rows),
+        by_dag=_grouped((row.opened.dag_id, row.chip_hours, row.price) for row in rows),
+        by_day=_grouped((day, hours, row.price) for row in rows for day, hours in row.days()),
+        not_free=(*not_free(rows, stored), *across_regions(rows, catalogue.transfer)),
+        now=now,
+    )
+
+
+def paired(events: Iterable[Opened | Closed]) -> list[tuple[Opened, Closed | None]]:
+    """Each incarnation with its end, in the order they were asked for.
+
+    :raises LedgerError: an end has no beginning.
+    """
+    opened: dict[str, Opened] = {}
+    closed: dict[str, Closed] = {}
+    for event in events:
+        if isinstance(event, Opened):
+            opened[event.node_id] = event
+        else:
+            closed[event.node_id] = event
+    orphans = sorted(closed.keys() - opened.keys())
+    if orphans:
+        raise LedgerError(f"the ledger has an end without a beginning for {', '.join(orphans[:5])}; is it complete?")
+    ordered = sorted(opened.values(), key=lambda event: (event.requested_at, event.node_id))
+    return [(event, closed.get(event.node_id)) for event in ordered]
+
+
+def _total(rows: Iterable[Row]) -> Total:
+    total = Total()
+    for row in rows:
+        total = total.plus(row.chip_hours, row.price)
+    return total
+
+
+def _grouped(parts: Iterable[tuple[str, Decimal, Price | None]]) -> dict[str, Total]:
+    totals: dict[str, Total] = {}
+    for key, chip_hours, price in parts:
+        totals[key] = totals.get(key, Total()).plus(chip_hours, price)
+    return dict(sorted(totals.items()))

@@ -1,0 +1,1 @@
+"""From the pasted grant letter to a grant file."""

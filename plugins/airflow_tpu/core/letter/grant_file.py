@@ -1,0 +1,99 @@
+"""From a letter, and what a letter does not say, to the text of a grant file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from airflow_tpu.core.grant.grant import DEFAULT_PREFIX, Grant
+from airflow_tpu.core.letter.letter import Letter
+from airflow_tpu.errors import Fault, GrantError
+
+_HEAD = """\
+# The grant, as `airflow-tpu grant import` read it from its letter. Compare every row with the letter: what is not a
+# row here is billed, and Google's console does not tell the two apart.
+"""
+_STORE = """\
+# Ledger, leases, reservations and artifacts. The bucket is not free, and neither is traffic between regions.
+"""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a letter does not say.
+
+    :param project_id: the project it was given to, the name with letters.
+    :param project_number: the number that was sent in for it.
+    :param start: date, or date and time, the term starts.
+    :param bucket: bucket of ledger, leases and artifacts.
+    :param days: length of the term; None takes the letter's.
+    :param timezone: in which the start is meant.
+    """
+
+    project_id: str
+    project_number: str
+    start: str
+    bucket: str
+    days: int | None = None
+    timezone: str = "UTC"
+
+
+def grant_of(letter: Letter, facts: Facts) -> Grant:
+    """The grant that a letter gives.
+
+    :raises GrantError: with every fault.
+    """
+    if not letter.allowances:
+        problem = "no row was found in it; paste the whole text of the mail, not a picture or a link"
+        raise GrantError(
+            [Fault("letter", "", problem, ("64 spot Cloud TPU v6e chips in zone us-east1-d",))], "the letter"
+        )
+    mapping: dict[str, Any] = {
+        "project_id": facts.project_id,
+        "project_number": facts.project_number,
+        "start": facts.start,
+        "timezone": facts.timezone,
+        "allowances": [row.to_json() for row in letter.allowances],
+        "bucket": facts.bucket,
+        "prefix": DEFAULT_PREFIX,
+    }
+    days = facts.days if facts.days is not None else letter.days
+    return Grant.parse(mapping if days is None else {**mapping, "days": days})
+
+
+def grant_text(grant: Grant, letter: Letter) -> str:
+    """The grant file, with a comment for everything that was not plain in the letter."""
+    doubts = [f"# NOT UNDERSTOOD, and so not free: {unread}" for unread in letter.unread]
+    doubts += [f"# Note: {note}" for note in letter.notes]
+    rows = [
+        f"  - {{{', '.join(f'{key}: {value}' for key, value in row.to_json().items())}}}" for row in grant.allowances
+    ]
+    term = (
+        f"# The term ends {grant.ends_at:%Y-%m-%d %H:%M} UTC: without an hour in `start` the last day counts as ended."
+    )
+    project = _fields({"project_id": grant.project_id, "project_number": grant.project_number})
+    store = _fields({"bucket": grant.bucket, "prefix": grant.prefix})
+    lines = [
+        *project,
+        "",
+        term,
+        f"start: {_start(grant)}",
+        f"days: {grant.days}",
+        *_fields({"timezone": grant.timezone}),
+    ]
+    return "\n".join([_HEAD, *lines, "", "allowances:", *rows, *doubts, "", _STORE + "\n".join(store)]) + "\n"
+
+
+def _fields(values: dict[str, str]) -> list[str]:
+    # Quoted, because a bucket may be called 2026-01-01 or null; a JSON string is a YAML string.
+    return [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+
+
+def _start(grant: Grant) -> str:
+    day = grant.start
+    if day == datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(grant.timezone)):
+        return f"{day:%Y-%m-%d}"
+    return json.dumps(grant.start.isoformat())

@@ -1,0 +1,1 @@
+"""A trained model: its manifest, the comparison with the champion, its fingerprint."""

@@ -1,0 +1,37 @@
+"""What a training depends on, as one short text: when it has not changed, training again brings nothing new."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_tpu.core import stable_json
+
+
+@dataclass(frozen=True)
+class DataObject:
+    """One object of a data set.
+
+    :param name: object name.
+    :param size: bytes.
+    :param checksum: CRC-32C as Cloud Storage reports it. Its content decides, not its generation: a data set that was
+        uploaded once more, byte for byte, has not changed.
+    """
+
+    name: str
+    size: int
+    checksum: str
+
+
+def fingerprint(data: Iterable[DataObject], code: str, settings: Mapping[str, Any]) -> str:
+    """Digest of data, code and settings.
+
+    :param data: every object of the data set, in any order.
+    :param code: digest of the bundle.
+    :param settings: arguments, environment, seed and whatever else shapes the result.
+    """
+    objects = sorted((one.name, one.size, one.checksum) for one in data)
+    document = {"data": objects, "code": code, "settings": settings}
+    return hashlib.sha256(stable_json.encode(document)).hexdigest()[:32]

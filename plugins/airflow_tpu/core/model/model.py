@@ -1,0 +1,150 @@
+"""A trained model as a candidate for the place of the champion: its manifest, the comparison, the pointer.
+
+Every candidate is written down; only a better one becomes the champion. Both are measured by the candidate's own run,
+on the same held-out examples with the same code: figures from two different nights say nothing about each other when
+the data have changed in between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from airflow_tpu.errors import NothingProduced
+
+HISTORY = 20
+"""Former champions that the pointer remembers for a rollback."""
+
+
+@dataclass(frozen=True)
+class ModelManifest:
+    """What is known of one version; written once, never changed.
+
+    :param model: name under which versions compete.
+    :param version: sorts by time.
+    :param created_at: ISO instant.
+    :param artifacts_uri: attempt whose output it is.
+    :param fingerprint: of data, code and arguments (:func:`airflow_tpu.core.model.fingerprint.fingerprint`).
+    :param result: the script's ``result.json``: metrics, steps, versions.
+    :param origin: DAG, run, code revision, accelerator, seed.
+    :param usage: chip-hours and list value (USD) that the training took.
+    :param acknowledgement: what a publication owes the TPU Research Cloud.
+    """
+
+    model: str
+    version: str
+    created_at: str
+    artifacts_uri: str
+    fingerprint: str
+    result: Mapping[str, Any]
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    acknowledgement: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The one JSON form."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ModelManifest:
+        """Read it back; fields of later versions are ignored."""
+        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The outcome of a comparison.
+
+    :param better: promote it.
+    :param reason: in words.
+    """
+
+    better: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Champion:
+    """Which version is in use; replaced as a whole, at the generation it was read at.
+
+    :param version: the version in use.
+    :param artifacts_uri: where it is.
+    :param promoted_at: ISO instant.
+    :param reason: why it is the champion, in words.
+    :param history: former champions, newest first.
+    """
+
+    version: str
+    artifacts_uri: str
+    promoted_at: str
+    reason: str
+    history: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> tuple[str, ...]:
+        """This version and those before it."""
+        return (self.version, *self.history)
+
+    @classmethod
+    def crown(cls, manifest: ModelManifest, judgement: Judgement, at: str, line: tuple[str, ...] = ()) -> Champion:
+        """The pointer to a version.
+
+        :param at: ISO instant.
+        :param line: the versions that a rollback may go back to, newest first.
+        """
+        history = tuple(version for version in line if version != manifest.version)[:HISTORY]
+        return cls(manifest.version, manifest.artifacts_uri, at, judgement.reason, history)
+
+    def to_json(self) -> dict[str, Any]:
+        """The one JSON form."""
+        return asdict(self) | {"history": list(self.history)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Champion:
+        """Inverse of :meth:`to_json`."""
+        return cls(**{**data, "history": tuple(data["history"])})
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a candidate has to clear.
+
+    :param metric: name of a metric of ``result.json``.
+    :param min_improvement: how much better than the champion it must be, in the metric's own unit.
+    """
+
+    metric: str
+    min_improvement: float = 0.0
+
+
+def judge(candidate: ModelManifest, champion: Champion | None, bar: Bar) -> Judgement:
+    """Compare a candidate with the champion by what the candidate's run measured of both.
+
+    :raises NothingProduced: the run did not report the metric.
+    """
+    value, up = _measured(candidate.result.get("metrics"), bar.metric, candidate.artifacts_uri)
+    if not math.isfinite(value):
+        return Judgement(False, f"{bar.metric} is {value}, which is no number to go by")
+    if champion is None:
+        return Judgement(True, f"the first version: {bar.metric} {value:.6g}")
+    baseline = candidate.result.get("baseline") or {}
+    if baseline.get("uri") != champion.artifacts_uri:
+        return Judgement(False, f"its run did not measure the champion {champion.version} on the same examples")
+    if baseline.get("error"):
+        return Judgement(False, f"the champion {champion.version} could not be measured: {baseline['error']}")
+    other, _ = _measured(baseline.get("metrics"), bar.metric, champion.artifacts_uri)
+    gain = value - other if up else other - value
+    words = f"{bar.metric} {value:.6g} against the champion's {other:.6g} on the same held-out examples"
+    if math.isfinite(other) and not (gain > 0 and gain >= bar.min_improvement):
+        return Judgement(False, f"not better: {words}")
+    return Judgement(True, f"better: {words}")
+
+
+def _measured(metrics: Any, name: str, where: str) -> tuple[float, bool]:
+    found = metrics.get(name) if isinstance(metrics, Mapping) else None
+    if not isinstance(found, Mapping) or not isinstance(found.get("value"), int | float):
+        known = ", ".join(sorted(metrics)) if isinstance(metrics, Mapping) else "none"
+        raise NothingProduced(f"result.json of {where} has no metric {name!r}; it reports: {known}")
+    return float(found["value"]), bool(found.get("higher_is_better", True))

@@ -1,0 +1,79 @@
+"""What a daily look at the grant tells: which notice is due, what is idle, and what lives that nothing covers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from airflow_tpu.core.grant.allowance import Allowance
+from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
+from airflow_tpu.core.ledger.usage import Usage
+from airflow_tpu.core.report.extension_request import extension_text
+
+STAGES = (0, 1, 7)
+"""Days before the end on which Google mails a grantee, the last first."""
+
+
+def due_stage(grant: Grant, now: datetime) -> int | None:
+    """The notice that is due, in days before the end: 7, 1 or 0; None while the end is further away.
+
+    Days are calendar days of the grant's timezone, because the letter counts those.
+    """
+    if now >= grant.ends_at:
+        return 0
+    zone = ZoneInfo(grant.timezone)
+    left = (grant.ends_at.astimezone(zone).date() - now.astimezone(zone).date()).days
+    return next((stage for stage in STAGES if max(left, 1) <= stage), None)
+
+
+def uncovered(grant: Grant, inventory: Inventory, now: datetime) -> list[str]:
+    """One sentence for each living TPU that is billed now, and for each allowance that is exceeded."""
+    living = [item for item in inventory.items if item.alive]
+    if not grant.start <= now < grant.ends_at:
+        return [f"{_place(item)}: the grant does not run now" for item in living]
+    alone = [item for item in living if item.chips is None or not any(_about(row, item) for row in grant.allowances)]
+    return [f"{_place(item)}: no allowance covers it" for item in alone] + [
+        f"{used} {row.unit} are alive, the grant has {row}"
+        for row in grant.allowances
+        if (used := _used(row, inventory)) > row.count
+    ]
+
+
+def standing(grant: Grant, inventory: Inventory, usage: Usage, now: datetime) -> list[str]:
+    """Days left, and for each allowance what is idle and what it has given so far."""
+    lines = [f"{grant.days_left(now):.1f} days left: the grant ends {grant.ends_at:%Y-%m-%d %H:%M} UTC"]
+    for row in grant.allowances:
+        total = usage.by_allowance.get(str(row))
+        hours = f"{total.chip_hours:.1f}" if total else "0"
+        blind = inventory.is_unreachable(row.zone)
+        idle = (
+            "unknown, its zone did not answer" if blind else f"{max(0, row.count - _used(row, inventory))} {row.unit}"
+        )
+        lines.append(f"{row}: idle {idle}; used {hours} chip-hours")
+    return lines
+
+
+def notice(grant: Grant, usage: Usage, stage: int, models: Mapping[str, int] | None = None) -> str:
+    """The text of the notice of a stage.
+
+    :param usage: everything since the ledger began.
+    :param stage: days before the end.
+    :param models: number of versions of each model in the bucket.
+    """
+    ends = f"{grant.ends_at.astimezone(ZoneInfo(grant.timezone)):%Y-%m-%d %H:%M} {grant.timezone}"
+    head = f"The grant ended {ends}: every TPU is billed." if stage == 0 else f"The grant ends {ends}."
+    return "\n".join([head, "For the extension request:", *extension_text(grant, usage, models or {})])
+
+
+def _about(row: Allowance, item: InventoryItem) -> bool:
+    return row.is_of(item.accelerator_type) and (row.zone, row.tier) == (item.zone, item.tier.pool)
+
+
+def _used(row: Allowance, inventory: Inventory) -> int:
+    return sum(row.units(item.chips or 0) for item in inventory.holding(row, "") if item.alive)
+
+
+def _place(item: InventoryItem) -> str:
+    return f"{item.name.rpartition('/')[2]} ({item.accelerator_type or 'unknown type'}, {item.tier}, {item.zone})"

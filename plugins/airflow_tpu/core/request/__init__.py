@@ -1,0 +1,1 @@
+"""What a person asks for: the fields of the trigger form, read and checked."""

@@ -1,0 +1,102 @@
+"""Arguments and environment of the user's script, and the secrets that must not be among them.
+
+Both are stored in Airflow's database, shown in its UI and written to the VM's job file.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from airflow_tpu.core.request.fields import Invalid, plain
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LIMIT = 100_000  # bytes; Linux takes 128 KiB for one argument (MAX_ARG_STRLEN)
+# Names that end so hold secrets; TOKENIZERS_PARALLELISM and GOOGLE_APPLICATION_CREDENTIALS (a path) do not.
+_SECRET_NAME = re.compile(r"(^|_)(PASSWORD|PASSWD|SECRET|API_?KEY|PRIVATE_?KEY|ACCESS_?KEY)$", re.IGNORECASE)
+# A token of a service is long; PAD_TOKEN=[PAD] and MAX_TOKEN=512 are a language model's.
+_TOKEN_NAME = re.compile(r"(^|_)TOKEN$", re.IGNORECASE)
+_TOKEN_LENGTH = 8
+_SECRET_VALUE = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY"
+    r"|\"private_key\"\s*:"
+    r"|\bya29\.[\w-]{20,}"
+    r"|\bAIza[\w-]{35}"
+    r"|\bgh[opsu]_[A-Za-z0-9]{30,}|\bgithub_pat_\w{30,}"
+    r"|\bhf_[A-Za-z0-9]{30,}"
+    r"|\bsk-[\w-]{20,}"
+    r"|\bAKIA[A-Z0-9]{16}\b"
+    r"|\bxox[abp]-[\w-]{20,}"
+    r"|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\."
+)
+_HINT = "looks like a secret; keep it in Secret Manager and let the script read it with the VM's service account"
+
+
+def arguments(value: Any) -> tuple[str, ...]:
+    """Arguments of the script, split as a shell splits words; nothing is expanded, ``{{ ds }}`` stays as typed.
+
+    :raises Invalid: for an open quote, a secret or more than 100 kB.
+    """
+    given = [plain(word) for word in value] if isinstance(value, list | tuple) else [plain(value)]
+    whole = "\n".join(given)
+    if len(whole.encode()) > _LIMIT:
+        raise Invalid(f"is longer than {_LIMIT} bytes; put it into a file beside the script")
+    if "\x00" in whole:
+        raise Invalid("has a NUL character")
+    if _SECRET_VALUE.search(whole):
+        raise Invalid(_HINT, secret=True)
+    return tuple(given if isinstance(value, list | tuple) else _split(whole))
+
+
+def environment(value: Any) -> dict[str, str]:
+    """Environment variables: one ``KEY=VALUE`` a line, or a mapping.
+
+    :raises Invalid: for a bad or reserved name, a secret or more than 100 kB.
+    """
+    pairs = list(value.items()) if isinstance(value, Mapping) else list(_pairs(plain(value)))
+    found: dict[str, str] = {}
+    for name, content in pairs:
+        _check(name, plain(content))
+        if name in found:
+            raise Invalid(f"has {name} twice")
+        found[name] = content
+    if len("\n".join(found.values()).encode()) > _LIMIT:
+        raise Invalid(f"is longer than {_LIMIT} bytes")
+    return found
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise Invalid(f"cannot be split into words: {str(error).lower()}") from None
+
+
+def _pairs(lines: str) -> Iterable[tuple[str, str]]:
+    for number, line in enumerate(lines.splitlines(), start=1):
+        if not line.strip():
+            continue
+        name, equals, content = line.partition("=")
+        if not equals:
+            raise Invalid(f"line {number} is not KEY=VALUE")
+        yield name.strip(), content
+
+
+def _check(name: Any, content: str) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise Invalid("has a name that is not made of letters, digits and '_'")
+    if name.startswith("TRC_"):
+        raise Invalid(f"{name}: names with TRC_ are set by this package")
+    if "\x00" in content:
+        raise Invalid(f"{name} has a NUL character")
+    if _SECRET_VALUE.search(content) or _is_named_secret(name, content):
+        raise Invalid(f"{name} {_HINT}")
+
+
+def _is_named_secret(name: str, content: str) -> bool:
+    """Airflow masks nothing shorter than five characters, so a short password is refused like a long one."""
+    if not content or content.startswith(("/", "gs://", "projects/")):
+        return False
+    return bool(_SECRET_NAME.search(name) or (_TOKEN_NAME.search(name) and len(content) >= _TOKEN_LENGTH))

@@ -1,0 +1,1 @@
+"""One run: its record with the lease, its job, its messages, its result."""

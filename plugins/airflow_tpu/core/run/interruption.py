@@ -1,0 +1,89 @@
+"""What one interruption of a run has cost, as a person sees it in the log and in the UI."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_tpu.core.run.messages import Heartbeat
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far a run was when it was last heard of.
+
+    :param step: training step, from the script's ``progress.json``; None if it writes none.
+    :param safe_step: training steps of the newest checkpoint in the bucket, None while there is none.
+    :param safe_at: when that one was safe, in Unix seconds.
+    """
+
+    step: int | None = None
+    safe_step: int | None = None
+    safe_at: float | None = None
+
+    def after(self, heartbeat: Heartbeat) -> Reached:
+        """What is known after one more sign of life; a field that it leaves out stays as it was."""
+        progress, mirror = heartbeat.progress or {}, heartbeat.mirror or {}
+        return Reached(
+            step=_count(progress.get("step"), self.step),
+            safe_step=_count(mirror.get("last_step"), self.safe_step),
+            safe_at=mirror.get("last_at") or self.safe_at,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, for a trigger's event."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | None) -> Reached:
+        """Inverse of :meth:`to_json`; nothing is known without data."""
+        return cls(**(data or {}))
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """One loss of a run, the n-th of those allowed.
+
+    :param reason: class of the error.
+    :param number: how many there have been, this one included.
+    :param allowed: ``max_preemptions`` of the form.
+    :param step: training step that was reached, None if nobody knows.
+    :param safe_step: training steps of the newest checkpoint in the bucket, None if there is none.
+    :param lost_seconds: work that has to be done again, None if nobody knows.
+    """
+
+    reason: str
+    number: int
+    allowed: int
+    step: int | None = None
+    safe_step: int | None = None
+    lost_seconds: float | None = None
+
+    def __str__(self) -> str:
+        step = "step not known" if self.step is None else f"step {self.step} reached"
+        safe = "no checkpoint is safe" if self.safe_step is None else f"step {self.safe_step} is safe"
+        lost = "lost work not known" if self.lost_seconds is None else f"{self.lost_seconds:.0f} s of work lost"
+        return f"interruption {self.number} of {self.allowed} allowed ({self.reason}): {step}, {safe}, {lost}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, as it stands in XCom."""
+        return asdict(self)
+
+
+def lost_seconds(ended: dt.datetime, started: dt.datetime | None, safe_at: float | None) -> float | None:
+    """Work that has to be done again after an attempt was interrupted.
+
+    :param ended: when the attempt ended.
+    :param started: when it was started, None if nobody knows.
+    :param safe_at: when its newest checkpoint was safe, in Unix seconds; None without one.
+    :return: None if neither is known.
+    """
+    points = [point for point in (started.timestamp() if started else None, safe_at) if point is not None]
+    return max(0.0, ended.timestamp() - max(points)) if points else None
+
+
+def _count(found: Any, known: int | None) -> int | None:
+    """A script may write anything; only a whole number is a step."""
+    return int(found) if isinstance(found, int) and not isinstance(found, bool) else known

@@ -1,0 +1,100 @@
+"""From what was asked for to the job that a worker starts: command, environment, deadline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_tpu.core.run.job import JobSpec
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from airflow_tpu.core.catalogue.catalogue import AcceleratorType
+    from airflow_tpu.core.request.run_conf import RunConf
+    from airflow_tpu.core.run.bundle import Bundle
+
+GRACE_SECONDS = 30.0
+"""Between the request to stop and the kill; about what a preempted machine gets (Google promises none for TPU VMs)."""
+
+_VENV = "../../venv"  # of the run, beside its attempts: the next attempt on the same worker finds it installed
+
+# The image's TensorFlow stays visible; what a script needs beyond it goes into an environment of its own.
+_SETUP = (
+    "sh",
+    "-c",
+    f"python3 -m venv --system-site-packages {_VENV} && {_VENV}/bin/python -m pip install -q -r requirements.txt",
+)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start of a run.
+
+    :param run_name: name of the run.
+    :param number: from 1.
+    :param deadline: when the worker stops it by itself.
+    :param baseline_uri: artifacts of the model that the result competes with, empty for none.
+    :param own_resource: full name of what the worker deletes if Airflow does not come back, empty for nothing.
+    """
+
+    run_name: str
+    number: int
+    deadline: dt.datetime
+    baseline_uri: str = ""
+    own_resource: str = ""
+
+
+def artifacts_uri(conf: RunConf, run_name: str, attempt: int) -> str:
+    """Where one attempt's artifacts go: attempts never overwrite each other's best model."""
+    return f"{conf.artifacts_uri}/{run_name}/attempt-{attempt}"
+
+
+def checkpoints_uri(conf: RunConf, run_name: str) -> str:
+    """Where a run's checkpoints outlive its TPUs: one place for all attempts, each of which writes below its own."""
+    return f"{conf.artifacts_uri}/{run_name}/checkpoints"
+
+
+def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attempt: Attempt) -> JobSpec:
+    """The job of one attempt.
+
+    :param conf: what was asked for.
+    :param accelerator: the type in the catalogue.
+    :param bundle: what travels with it.
+    :param attempt: which start this is.
+    """
+    command = bundle.command(conf.arguments)
+    if bundle.has_requirements and command[0] == "python3":
+        command = (f"{_VENV}/bin/python", *command[1:])
+    return JobSpec(
+        run_name=attempt.run_name,
+        attempt=attempt.number,
+        argv=command,
+        environment={**_contract(conf, accelerator, attempt), **conf.environment},
+        setup=_SETUP if bundle.has_requirements else (),
+        grace_secs=GRACE_SECONDS,
+        deadline=attempt.deadline.timestamp(),
+        checkpoints_uri=checkpoints_uri(conf, attempt.run_name),
+        stall_secs=conf.stall_minutes * 60.0,
+        own_resource=attempt.own_resource,
+        artifacts_uri=artifacts_uri(conf, attempt.run_name, attempt.number),
+    )
+
+
+def _contract(conf: RunConf, accelerator: AcceleratorType, attempt: Attempt) -> dict[str, str]:
+    # The worker itself adds TRC_OUTPUT_DIR, TRC_CHECKPOINT_DIR, TRC_STOP_FILE and TRC_RESUME. The prefix keeps clear
+    # of TPU_NAME, TPU_WORKER_ID and the like, which mean something to TensorFlow, JAX and libtpu.
+    return {
+        "TRC_RUN_ID": attempt.run_name,
+        "TRC_ATTEMPT": str(attempt.number),
+        "TRC_WORKER_ID": "0",
+        "TRC_WORKER_COUNT": str(accelerator.hosts),
+        "TRC_ACCEL": "tpu",
+        "TRC_DATA_URI": conf.data_uri,
+        "TRC_ARTIFACTS_URI": artifacts_uri(conf, attempt.run_name, attempt.number),
+        "TRC_BASELINE_URI": attempt.baseline_uri,
+        "TRC_SEED": str(conf.seed),
+        "TRC_STOP_GRACE_SECS": str(int(GRACE_SECONDS)),
+        "TRC_DEADLINE": str(int(attempt.deadline.timestamp())),
+        "PYTHONUNBUFFERED": "1",
+    }

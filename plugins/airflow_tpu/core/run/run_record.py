@@ -1,0 +1,213 @@
+"""The lease: the right of one DAG run (and map index) to one TPU, with an expiry and a fencing token."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from airflow_tpu.core.grant.alternatives import Choice, Hunt
+from airflow_tpu.core.ledger.events import EndReason, TimeSource
+from airflow_tpu.core.run.budget import Spent
+from airflow_tpu.core.run.interruption import Reached
+from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey
+
+_LIFE_TIMES = ("ready_at", "began_at", "ended_at")
+
+
+@dataclass(frozen=True)
+class Life:
+    """What is known of one incarnation while it lives; the ledger's *closed* event is made of it.
+
+    :param ready_at: when the node was READY, None while unknown.
+    :param source: whose clock that is.
+    :param training_seconds: how long the script ran on it.
+    :param artifact_bytes: bytes it wrote to the bucket.
+    :param stalls: how often the run stalled on it.
+    :param began_at: when the user's process was last started on it, None if it never was.
+    :param ended_at: when its READY time ended if the delete that was asked for takes effect, None before.
+    :param end_reason: why it ended.
+    :param end_source: whose clock that is.
+    :param end_safe: the newest checkpoint in the bucket then, None if nobody looked.
+    """
+
+    ready_at: dt.datetime | None = None
+    source: TimeSource = TimeSource.OBSERVED
+    training_seconds: float = 0.0
+    artifact_bytes: int = 0
+    stalls: int = 0
+    began_at: dt.datetime | None = None
+    ended_at: dt.datetime | None = None
+    end_reason: EndReason | None = None
+    end_source: TimeSource = TimeSource.OBSERVED
+    end_safe: Reached | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        times = {name: _text(getattr(self, name)) for name in _LIFE_TIMES}
+        return {**asdict(self), **times}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Life:
+        """Inverse of :meth:`to_json`; start and end are missing in a lease of an earlier version."""
+        times = {name: _instant(data.get(name)) for name in _LIFE_TIMES}
+        reason = EndReason(data["end_reason"]) if data.get("end_reason") else None
+        sources = {name: TimeSource(data.get(name, TimeSource.OBSERVED)) for name in ("source", "end_source")}
+        safe = Reached.from_json(data["end_safe"]) if data.get("end_safe") is not None else None
+        return cls(**{**data, **times, **sources, "end_reason": reason, "end_safe": safe})
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Which DAG run has taken a lease. The ids alone do not say: two Airflows give them alike.
+
+    :param started_at: when that DAG run was started, None if it does not know.
+    :param clear_number: how often it had been cleared by then.
+    :param where: address of its Airflow, for people.
+    """
+
+    started_at: dt.datetime | None = None
+    clear_number: int = 0
+    where: str = ""
+
+    def is_followed_by(self, other: Holder) -> bool:
+        """Whether the other is this very DAG run, in a later try or after a clear.
+
+        A clear gives a DAG run a higher number and, if it was over, a new start.
+        """
+        if other.clear_number != self.clear_number:
+            return other.clear_number > self.clear_number
+        return other.started_at == self.started_at
+
+    def __str__(self) -> str:
+        start = f"{self.started_at:%Y-%m-%d %H:%M:%S} UTC" if self.started_at else "an unknown time"
+        return f"a DAG run of these ids that was started at {start}" + (f" in {self.where}" if self.where else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {**asdict(self), "started_at": self.started_at.isoformat() if self.started_at else None}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Holder:
+        """Inverse of :meth:`to_json`."""
+        return cls(**{**data, "started_at": _instant(data["started_at"])})
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What is written to the lease object; it outlives tries, clears and the loss of every Airflow process.
+
+    :param key: whose lease it is.
+    :param token: changes each time the lease is taken; a delete is fenced by it.
+    :param expires_at: the run's deadline; what is alive after it may be reaped.
+    :param zone: where the current incarnation was asked for.
+    :param incarnation: number of the current physical life, 0 before the first create.
+    :param attempt: number of the last start of the user's process, 0 before the first.
+    :param attempt_node: id of the node it was started on.
+    :param attempt_at: when it was started, None if nobody noted it.
+    :param spent: what the run has used of its budget of interruptions.
+    :param lives: what is known of each incarnation, by node id.
+    :param holder: which DAG run has taken it, None if nobody noted that.
+    :param choice: which TPU is asked for, None for the one of the form.
+    :param hunt: the search for capacity, None while there is none.
+    """
+
+    key: RunKey
+    token: str
+    expires_at: dt.datetime
+    zone: str
+    incarnation: int = 0
+    attempt: int = 0
+    attempt_node: str = ""
+    attempt_at: dt.datetime | None = None
+    spent: Spent = field(default_factory=Spent)
+    lives: Mapping[str, Life] = field(default_factory=dict)
+    holder: Holder | None = None
+    choice: Choice | None = None
+    hunt: Hunt | None = None
+
+    @property
+    def node_id(self) -> str:
+        """Name of the current incarnation's node."""
+        return self.key.node_id(self.incarnation)
+
+    @property
+    def stamp(self) -> LeaseStamp:
+        """What the node's labels say of this lease."""
+        return LeaseStamp(token=self.token, expires_at=self.expires_at, incarnation=self.incarnation)
+
+    def renewed(self, token: str, expires_at: dt.datetime, holder: Holder | None = None) -> Lease:
+        """The same lease taken again: an older attempt's token no longer opens anything."""
+        return replace(self, token=token, expires_at=expires_at, holder=holder or self.holder)
+
+    def is_held_against(self, holder: Holder | None, now: dt.datetime) -> bool:
+        """Whether another DAG run has the right, and it has not expired."""
+        if self.holder is None or holder is None or self.expires_at <= now:
+            return False
+        return not self.holder.is_followed_by(holder)
+
+    def next_incarnation(self, at_least: int = 0, zone: str = "") -> Lease:
+        """The same lease for the next physical life, in this zone."""
+        return replace(self, incarnation=max(self.incarnation, at_least) + 1, zone=zone or self.zone)
+
+    def next_attempt(self, node_id: str, at: dt.datetime | None = None) -> Lease:
+        """The same lease with one more start of the user's process, on this node, at this instant."""
+        started = self.with_life(node_id, began_at=at)
+        return replace(started, attempt=self.attempt + 1, attempt_node=node_id, attempt_at=at)
+
+    def life(self, node_id: str) -> Life:
+        """What is known of an incarnation."""
+        return self.lives.get(node_id, Life())
+
+    def with_life(self, node_id: str, **changes: Any) -> Lease:
+        """Remember something of an incarnation."""
+        return replace(self, lives={**self.lives, node_id: replace(self.life(node_id), **changes)})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, the form of the lease object."""
+        return {
+            "version": 1,
+            "dag_id": self.key.dag_id,
+            "run_id": self.key.run_id,
+            "map_index": self.key.map_index,
+            "token": self.token,
+            "expires_at": self.expires_at.isoformat(),
+            "zone": self.zone,
+            "incarnation": self.incarnation,
+            "attempt": self.attempt,
+            "attempt_node": self.attempt_node,
+            "attempt_at": self.attempt_at.isoformat() if self.attempt_at else None,
+            "spent": self.spent.to_json(),
+            "lives": {node_id: life.to_json() for node_id, life in self.lives.items()},
+            "holder": self.holder.to_json() if self.holder else None,
+            "choice": self.choice.to_json() if self.choice else None,
+            "hunt": self.hunt.to_json() if self.hunt else None,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Lease:
+        """Read the lease object back."""
+        return cls(
+            key=RunKey(data["dag_id"], data["run_id"], data["map_index"]),
+            token=data["token"],
+            expires_at=dt.datetime.fromisoformat(data["expires_at"]),
+            zone=data["zone"],
+            incarnation=data["incarnation"],
+            attempt=data["attempt"],
+            attempt_node=data["attempt_node"],
+            attempt_at=_instant(data.get("attempt_at")),
+            spent=Spent.from_json(data["spent"]),
+            lives={node_id: Life.from_json(life) for node_id, life in data["lives"].items()},
+            holder=Holder.from_json(data["holder"]) if data.get("holder") else None,
+            choice=Choice.from_json(data["choice"]) if data.get("choice") else None,
+            hunt=Hunt.from_json(data["hunt"]) if data.get("hunt") else None,
+        )
+
+
+def _text(instant: dt.datetime | None) -> str | None:
+    return instant.isoformat() if instant else None
+
+
+def _instant(text: str | None) -> dt.datetime | None:
+    return dt.datetime.fromisoformat(text) if text else None

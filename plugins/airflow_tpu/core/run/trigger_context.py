@@ -1,0 +1,92 @@
+"""What a trigger carries (whose TPU, which connections, until when; never a secret), and the event it hands back."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_tpu import errors
+from airflow_tpu.core.tpu.labels import RunKey
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Identity, connections and absolute times of a wait; a restarted trigger goes on with the same ones.
+
+    :param key: whose TPU.
+    :param token: the attempt's token; ``on_kill`` deletes only what carries it.
+    :param gcp_conn_id: connection for the Cloud TPU API.
+    :param ssh_conn_id: connection with user and private key.
+    :param impersonation_chain: service account to impersonate, empty for none.
+    :param poll: seconds between two looks.
+    :param until: epoch at which the wait is given up.
+    :param event_after: epoch before which no event may fire.
+    :param since: epoch at which the wait began, 0 for when the trigger did.
+    :param closes: epoch from which on a TPU that is not READY is wanted no more, 0 for never.
+    """
+
+    key: RunKey
+    token: str
+    gcp_conn_id: str
+    ssh_conn_id: str
+    impersonation_chain: str
+    poll: float
+    until: float
+    event_after: float = 0.0
+    since: float = 0.0
+    closes: float = 0.0
+
+    @property
+    def deadline(self) -> dt.datetime:
+        """``until`` as an aware instant."""
+        return dt.datetime.fromtimestamp(self.until, dt.UTC)
+
+    @property
+    def began(self) -> dt.datetime | None:
+        """``since`` as an aware instant."""
+        return dt.datetime.fromtimestamp(self.since, dt.UTC) if self.since else None
+
+    @property
+    def closing(self) -> dt.datetime | None:
+        """``closes`` as an aware instant."""
+        return dt.datetime.fromtimestamp(self.closes, dt.UTC) if self.closes else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Watch:
+        """Inverse of :meth:`to_json`."""
+        return cls(**{**data, "key": RunKey(**data["key"])})
+
+
+def error_event(error: errors.TPUError) -> dict[str, Any]:
+    """An error as an event; a loss keeps the instant at which it was seen, however late the task goes on."""
+    details: dict[str, Any] = {}
+    if isinstance(error, errors.RunFailed):
+        details = {"exit_code": error.exit_code, "tail": error.tail}
+    if isinstance(error, errors.TPULost) and error.at is not None:
+        details = {"at": error.at.isoformat()}
+    return {"status": "error", "error": type(error).__name__, "message": str(error), **details}
+
+
+def raise_for(event: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Hand a good event through; raise the error of a bad one as it was.
+
+    :param event: what the trigger yielded.
+    :raises TPUError: the leaf that the event names.
+    """
+    if event is None:
+        raise errors.TransientError("the trigger ended without an event; the task re-attaches on its next try")
+    if event["status"] != "error":
+        return event
+    kind = getattr(errors, event["error"])
+    if issubclass(kind, errors.ConfigError):
+        raise kind([errors.Fault("trigger", event["error"], event["message"])])
+    if issubclass(kind, errors.TPULost):
+        at = event.get("at")
+        raise kind(event["message"], dt.datetime.fromisoformat(at) if at else None)
+    raise kind(event["message"])

@@ -1,0 +1,133 @@
+"""What has become of a TPU: one leaf of the error tree from everything that is known.
+
+Neither signal is enough alone. An SSH error says nothing of the node, and the API calls a node READY for up to a
+minute after its machine is gone; a preempted node is not always called PREEMPTED
+(https://github.com/skypilot-org/skypilot/issues/1468).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from airflow_tpu.core.tpu.spec import Phase, QueuedView, Tier, TPUView
+from airflow_tpu.errors import (
+    HostLost,
+    RemoteError,
+    RunStopped,
+    TPUError,
+    TPULost,
+    TPUMaintenance,
+    TPUPreempted,
+    TPUStopped,
+    TPUVanished,
+)
+
+UNREACHABLE_LIMIT = dt.timedelta(minutes=5)
+"""How long a READY node may be unreachable before the run counts as lost."""
+
+_MAINTENANCE = "UNHEALTHY_MAINTENANCE"
+
+
+@dataclass(frozen=True)
+class Witness:
+    """What the API says of a node at one moment.
+
+    :param name: full name of the node.
+    :param node: the node, None when the API does not know it.
+    :param queued: its queued resource, None when there is none.
+    :param at: the moment, an aware instant; None when nobody noted it.
+    """
+
+    name: str
+    node: TPUView | None
+    queued: QueuedView | None
+    at: dt.datetime | None = None
+
+
+def loss_of(seen: Witness) -> TPULost | None:
+    """Whether the TPU is gone or going, and by whose act; None while it is not, or while its state is unknown.
+
+    :param seen: what the API says.
+    """
+    if seen.node is None:
+        return _unknown_to_the_api(seen)
+    if seen.node.phase not in (Phase.LOST, Phase.DELETING):
+        return None
+    kind, why = _by_request(seen) or _by_state(seen.node)
+    return kind(f"node {seen.name} is {seen.node.state}{_of(seen.queued)}: {why}.", seen.at)
+
+
+def silence_of(seen: Witness, silent_for: dt.timedelta) -> TPULost | None:
+    """What a worker that does not answer means: first the API's word, then the clock.
+
+    :param seen: what the API says.
+    :param silent_for: how long the worker has not answered.
+    :return: None while it may still come back.
+    """
+    lost = loss_of(seen)
+    if lost is not None or silent_for <= UNREACHABLE_LIMIT or seen.node is None:
+        return lost
+    minutes = silent_for.total_seconds() / 60
+    if seen.node.state == "REPAIRING" or seen.node.health == _MAINTENANCE:
+        return TPUMaintenance(
+            f"node {seen.name} is {_state(seen.node)} and has been silent for {minutes:.0f} min. It keeps its place: "
+            "the next try waits until it is back."
+        )
+    return HostLost(
+        f"node {seen.name} is {_state(seen.node)}, and nothing has answered there for {minutes:.0f} min: the machine "
+        "is lost, or the network to it is. It is replaced."
+    )
+
+
+def final_error(error: TPUError | None, lost: TPULost | None) -> TPUError | None:
+    """How a run really ended: whatever befell it on a TPU that was being taken away is the TPU's loss.
+
+    A framework whose chips disappear ends with any exit code it likes. A bug that meets a preemption by chance costs
+    one more attempt, which shows it again. Only who stopped the run on purpose wants no other attempt.
+
+    :param error: what the run's result stands for, None for success.
+    :param lost: what has become of the TPU, None while it lives.
+    """
+    if error is None or lost is None or not isinstance(error, RemoteError) or isinstance(error, RunStopped):
+        return error
+    return type(lost)(f"{lost} The run on it: {error}", lost.at)
+
+
+def _unknown_to_the_api(seen: Witness) -> TPULost:
+    kind, why = _by_request(seen) or (TPUVanished, "it was preempted, or somebody deleted it")
+    return kind(f"node {seen.name} is unknown to the API{_of(seen.queued)}: {why}.", seen.at)
+
+
+def _by_request(seen: Witness) -> tuple[type[TPULost], str] | None:
+    """A preempted queued resource deletes its node by itself, and says whose act that was."""
+    queued = seen.queued
+    if queued is None or queued.phase is not Phase.LOST:
+        return None
+    if queued.initiator == "USER":
+        return TPUVanished, "somebody deleted it"
+    return TPUPreempted, "Google took the TPU back"
+
+
+def _by_state(node: TPUView) -> tuple[type[TPULost], str]:
+    if node.state == "PREEMPTED":
+        return TPUPreempted, "Google took the TPU back"
+    if node.health == _MAINTENANCE:
+        return TPUMaintenance, "maintenance ended it"
+    if node.state == "UNKNOWN":
+        return HostLost, "its repair has failed"
+    if node.phase is Phase.DELETING:
+        return TPUVanished, "somebody deletes it"
+    if node.tier.pool is Tier.SPOT:
+        return TPUPreempted, "Google took the TPU back, or its time was up"
+    if node.state in ("STOPPING", "STOPPED"):
+        return TPUStopped, "somebody stopped it. To go on, clear the run: it resumes on a new TPU"
+    return TPUMaintenance, "maintenance ended it"
+
+
+def _state(node: TPUView) -> str:
+    return f"{node.state} ({node.health})" if node.health else node.state
+
+
+def _of(queued: QueuedView | None) -> str:
+    return f", its queued resource {queued.state}" if queued is not None and queued.phase is Phase.LOST else ""

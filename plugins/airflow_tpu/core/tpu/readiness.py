@@ -1,0 +1,130 @@
+"""Is the TPU there yet? One answer from the node, the queued resource and the create operation together.
+
+None of the three is enough alone: a stock-out arrives in the operation about a minute after it was accepted, an
+operation may never end although the node is READY, and a queued resource's operation ends long before there is
+hardware.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from airflow_tpu.core.tpu.api_errors import classify
+from airflow_tpu.core.tpu.outcome import Witness, loss_of
+from airflow_tpu.core.tpu.spec import Phase, QueuedView, TPUView
+from airflow_tpu.errors import TPUError, TPUVanished
+
+_A_DAY = dt.timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """What was seen in one poll.
+
+    :param node: the node, None when the API does not know it.
+    :param queued: the queued resource, None when there is none or the API does not know it.
+    :param is_queued: a queued resource was asked for.
+    :param operation_done: the create operation has ended.
+    :param operation_error: its error.
+    :param at: when, an aware instant.
+    """
+
+    node: TPUView | None
+    queued: QueuedView | None = None
+    is_queued: bool = False
+    operation_done: bool = False
+    operation_error: TPUError | None = None
+    at: dt.datetime | None = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Outcome of a sighting: ready, an error, or a reason to wait; sick is a node that is there and not well."""
+
+    ready: TPUView | None = None
+    error: TPUError | None = None
+    waiting_for: str = ""
+    sick: bool = False
+
+
+def judge(seen: Sighting) -> Judgement:
+    """Decide whether to go on, to wait or to give up.
+
+    :param seen: what the API answered.
+    """
+    if seen.node is not None and seen.node.phase is Phase.USABLE and seen.node.endpoints:
+        return Judgement(ready=seen.node)
+    error = _queued_error(seen) or _node_error(seen) or seen.operation_error
+    if error is not None:
+        return Judgement(error=error)
+    sick = seen.node is not None and seen.node.phase is Phase.UNHEALTHY
+    return Judgement(waiting_for=_reason(seen), sick=sick)
+
+
+def _queued_error(seen: Sighting) -> TPUError | None:
+    queued = seen.queued
+    if queued is None:
+        return None
+    if queued.phase is Phase.FAILED:
+        return classify(queued.error_code or 13, queued.error_message or "the queued resource failed", "", queued.name)
+    if queued.phase is Phase.LOST and queued.state != "SUSPENDING":
+        # SUSPENDING is on the way to SUSPENDED (preempted) or to FAILED (a stock-out, say): only the end tells.
+        return loss_of(Witness(queued.name, None, queued, seen.at))
+    return None
+
+
+def _node_error(seen: Sighting) -> TPUError | None:
+    node = seen.node
+    if node is not None and node.phase is Phase.LOST:
+        return loss_of(Witness(node.name, node, seen.queued, seen.at))
+    vanished = node is None and not seen.is_queued and seen.operation_done and seen.operation_error is None
+    gone = node is None and seen.is_queued and seen.queued is None and seen.operation_done
+    if vanished or gone:
+        return TPUVanished("the TPU was created and is unknown to the API now: somebody deleted it.", seen.at)
+    return None
+
+
+def _reason(seen: Sighting) -> str:
+    if seen.node is not None:
+        health = f", {seen.node.health}" if seen.node.phase is Phase.UNHEALTHY else ""
+        return f"node to become READY (now {seen.node.state}{health})"
+    if seen.queued is not None:
+        return f"queued resource to become ACTIVE (now {seen.queued.state})"
+    return "the API to show the node"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A long wait as a person should see it.
+
+    :param since: when it began.
+    :param until: when it is given up.
+    """
+
+    since: dt.datetime
+    until: dt.datetime
+
+    def line(self, what: str, now: dt.datetime, next_check: float) -> str:
+        """One log line: what for, since when, next check, until when.
+
+        :param what: what is waited for, in words.
+        :param now: this moment.
+        :param next_check: seconds until somebody looks again.
+        """
+        began = f"{self.since:%H:%M:%S}" if now - self.since < _A_DAY else f"{self.since:%Y-%m-%d %H:%M}"
+        return (
+            f"waiting for {what}: {spoken(int((now - self.since).total_seconds()))} since {began} UTC, "
+            f"next check in {spoken(round(next_check))}, giving up at {self.until:%Y-%m-%d %H:%M} UTC"
+        )
+
+
+def spoken(seconds: int) -> str:
+    """A span of time in the two units that matter: ``90 s``, ``25 min``, ``5 h 20 min``, ``3 d 4 h``."""
+    if seconds < 120:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

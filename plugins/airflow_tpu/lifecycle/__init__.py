@@ -1,0 +1,1 @@
+"""The verbs of the product in their order, without Airflow: ensure, train, release, reap."""

@@ -1,0 +1,109 @@
+"""What to do when there is no capacity: ask for another row of the grant, or wait; and who holds a full quota."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu import settings
+from airflow_tpu.core.grant.alternatives import Choice, Hunt
+from airflow_tpu.core.run.start_window import first_of
+from airflow_tpu.core.tpu.readiness import Wait
+from airflow_tpu.errors import (
+    AccessDenied,
+    GrantViolation,
+    NotOffered,
+    QuotaExceeded,
+    QuotaZero,
+    StockOut,
+    TPUError,
+)
+from airflow_tpu.lifecycle.project_snapshot import take_census
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.lifecycle.project_snapshot import Census
+    from airflow_tpu.lifecycle.run_context import Workbench
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE = 20
+"""How many times longer than the usual delay it is waited after the first round: five minutes."""
+
+# Elsewhere than the form says these only mean that it is not to be had there.
+_NOT_THERE = (GrantViolation, NotOffered, AccessDenied, QuotaZero, QuotaExceeded)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a run does after a create was refused.
+
+    :param choice: what it asks for next.
+    :param hunt: the search so far.
+    :param why: for the log.
+    :param resume_at: when it asks, None for at once.
+    """
+
+    choice: Choice
+    hunt: Hunt
+    why: str
+    resume_at: dt.datetime | None = None
+
+    def change(self, lease: Lease) -> Lease:
+        """Write it down, so that every later task, try and process asks for the same."""
+        return replace(lease, choice=self.choice, hunt=self.hunt)
+
+    def hunt_json(self) -> dict[str, Any]:
+        """What the trigger tells a person: for what, since when, next check."""
+        at = self.resume_at.timestamp() if self.resume_at is not None else 0.0
+        return {"what": f"capacity for {self.choice}", "since": self.hunt.since.timestamp(), "resume_at": at}
+
+
+def next_step(bench: Workbench, lease: Lease, error: TPUError) -> Step | None:
+    """What comes after an error of a create; None if it is not for lack of capacity.
+
+    :param bench: hooks and stores.
+    :param lease: this attempt's lease.
+    :param error: why there is no TPU.
+    """
+    refused = bench.choice(lease)
+    walking = lease.hunt is not None and len(bench.choices) > 1
+    if not isinstance(error, StockOut) and not (walking and isinstance(error, _NOT_THERE)):
+        return None
+    now = bench.leases.clock.now()
+    hunt, choice, wait = (lease.hunt or Hunt(now)).after(refused, bench.choices)
+    if not wait:
+        why = f"no {refused} to be had, so {choice} is asked for, which the grant has in the region of the data as well"
+        return Step(choice, hunt, why)
+    pause = hunt.pause(settings.retry_seconds() * FIRST_PAUSE)
+    until = first_of(lease.expires_at, bench.closes(lease))
+    resume_at = min(now + dt.timedelta(seconds=pause), until)
+    waited = Wait(hunt.since, until).line(f"capacity for {choice}", now, (resume_at - now).total_seconds())
+    return Step(choice, hunt, waited, resume_at)
+
+
+def explained(bench: Workbench, error: TPUError) -> TPUError:
+    """The error; one of a full quota also names the dead things that hold it."""
+    if not isinstance(error, QuotaExceeded):
+        return error
+    try:
+        census = bench.tpu.run(take_census)
+    except TPUError as problem:
+        log.warning("who holds the quota is not known: %s", problem)
+        return error
+    return QuotaExceeded(f"{error} {husks(census, bench.key.digest)}", error.reason)
+
+
+def husks(census: Census, owner: str) -> str:
+    """What is dead and holds quota until it is deleted, in words.
+
+    :param owner: digest of the run that asks.
+    """
+    dead = [item for item in census.inventory().items if not item.alive]
+    if not dead:
+        return "Nothing in the project is dead and undeleted: what holds the quota is alive."
+    whose = {owner: "this run's, deleted by its next try", None: "not of this package: delete it by hand"}
+    named = (f"{item.name} ({whose.get(item.owner, 'of another run: the reaper deletes it')})" for item in dead)
+    return f"Dead, and holding quota until they are deleted: {'; '.join(named)}."

@@ -1,0 +1,115 @@
+"""How an incarnation ended, and what is known of it while its delete is still under way.
+
+A delete that was accepted may fail a minute later: the TPU is READY again, and charged until the next delete. So the
+end is noted in the lease when it is asked for, and goes to the ledger, which is never changed, when the TPU is gone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu.core.ledger.events import EndReason, TimeSource
+from airflow_tpu.core.run.interruption import Reached
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.run.run_record import Lease
+
+NEWS = frozenset({EndReason.FINISHED, EndReason.FAILED, EndReason.PREEMPTED})
+"""What a later look may tell that changes an end: the TPU was alive again. Any other is the trace of our own delete."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How one incarnation ended, as far as the API told.
+
+    :param node_id: the incarnation.
+    :param at: when its READY time ended.
+    :param reason: why.
+    :param source: whose clock.
+    :param safe: the newest checkpoint in the bucket then, None if nobody looked.
+    """
+
+    node_id: str
+    at: dt.datetime
+    reason: EndReason
+    source: TimeSource
+    safe: Reached | None = None
+
+    def to_json(self) -> dict[str, str]:
+        """Plain JSON, without the checkpoint."""
+        return {"node_id": self.node_id, "at": self.at.isoformat(), "reason": self.reason, "source": self.source}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Ending:
+        """Inverse of :meth:`to_json`."""
+        at = dt.datetime.fromisoformat(data["at"])
+        return cls(data["node_id"], at, EndReason(data["reason"]), TimeSource(data["source"]))
+
+
+def settled(first: Iterable[Ending], later: Iterable[Ending]) -> list[Ending]:
+    """The end of each incarnation after several looks: the last one at which it was alive or newly lost.
+
+    :param first: as known until now.
+    :param later: of a later delete.
+    """
+    known = {ending.node_id: ending for ending in first}
+    for ending in later:
+        earlier = known.get(ending.node_id)
+        if earlier is None:
+            known[ending.node_id] = ending
+        elif _is_news(ending, earlier):
+            # While the first delete was under way nothing was charged, and nobody knows for how long that was.
+            again = earlier.reason in NEWS
+            known[ending.node_id] = replace(ending, source=TimeSource.OBSERVED) if again else ending
+    return list(known.values())
+
+
+def _is_news(ending: Ending, earlier: Ending) -> bool:
+    if ending.reason not in NEWS or earlier.reason is EndReason.PREEMPTED:
+        return False
+    # Two processes may write their notes the other way round than they have looked.
+    return earlier.reason not in NEWS or ending.at > earlier.at
+
+
+def noted(lease: Lease, endings: Iterable[Ending]) -> Lease:
+    """The lease with what is known of the ends: a task that dies before its TPU is gone must not lose it.
+
+    :param lease: as it is.
+    :param endings: what the deletes brought.
+    """
+    for end in settled(noted_ends(lease), endings):
+        lease = lease.with_life(
+            end.node_id, ended_at=end.at, end_reason=end.reason, end_source=end.source, end_safe=end.safe
+        )
+    return lease
+
+
+def alive_again(lease: Lease, node_id: str) -> Lease:
+    """The lease without the end of an incarnation that is used again: the delete has failed, whoever asked for it.
+
+    :param lease: as it is.
+    :param node_id: the incarnation.
+    """
+    # While the delete was under way nothing was charged: its READY time is no longer known to the second.
+    return lease.with_life(node_id, source=TimeSource.OBSERVED, ended_at=None, end_reason=None, end_safe=None)
+
+
+def noted_ends(lease: Lease | None) -> list[Ending]:
+    """What was noted of the ends of all incarnations; nothing when the lease is gone."""
+    lives = lease.lives if lease is not None else {}
+    return [ending for node_id in lives if (ending := noted_end(lease, node_id)) is not None]
+
+
+def noted_end(lease: Lease | None, node_id: str) -> Ending | None:
+    """What was noted of an incarnation's end, None if nothing was.
+
+    :param lease: None when it is gone.
+    :param node_id: the incarnation.
+    """
+    life = lease.life(node_id) if lease is not None else None
+    if life is None or life.ended_at is None or life.end_reason is None:
+        return None
+    return Ending(node_id, life.ended_at, life.end_reason, life.end_source, life.end_safe)

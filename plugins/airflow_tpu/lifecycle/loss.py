@@ -1,0 +1,75 @@
+"""What the API says of a node that may be lost."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import functools
+import logging
+from typing import TYPE_CHECKING
+
+from airflow_tpu.core.tpu.outcome import Witness, loss_of, silence_of
+from airflow_tpu.core.tpu.spec import Phase
+from airflow_tpu.errors import (
+    RateLimited,
+    ResourceNotFound,
+    TPULost,
+    TPUVanished,
+    TransientError,
+)
+
+if TYPE_CHECKING:
+    from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.core.tpu.spec import TPUView
+
+
+log = logging.getLogger(__name__)
+
+
+async def witness(client: TPUClient, node: str) -> Witness:
+    """Ask the API about a node, and about its queued resource if it is not well.
+
+    :param client: the Cloud TPU API.
+    :param node: full name.
+    """
+    try:
+        view = await client.node(node)
+    except ResourceNotFound:
+        view = None
+    queued = None
+    if view is None or view.phase in (Phase.LOST, Phase.DELETING):
+        with contextlib.suppress(ResourceNotFound):
+            queued = await client.queued_resource(node.replace("/nodes/", "/queuedResources/"))
+    if view is not None and view.phase is Phase.UNKNOWN:
+        _tell_unknown(view.state, view.health)
+    return Witness(node, view, queued, client.clock.now())
+
+
+@functools.cache
+def _tell_unknown(state: str, health: str) -> None:
+    """Once per process: it is looked again and again until the state is one that we know."""
+    log.warning("nobody has told us of the node state %r with health %r: looking again", state, health)
+
+
+async def living(client: TPUClient, node: str) -> TPUView:
+    """A node that is neither gone nor going.
+
+    :raises TPULost: it is.
+    """
+    seen = await witness(client, node)
+    lost = loss_of(seen)
+    if lost is not None or seen.node is None:
+        raise lost or TPUVanished(f"node {node} is unknown to the API.", seen.at)
+    return seen.node
+
+
+async def lost_state(client: TPUClient, node: str, silent_for: dt.timedelta = dt.timedelta(0)) -> TPULost | None:
+    """Ask the API whether a node is gone; neither an SSH error nor an API that stumbles decides.
+
+    :param silent_for: how long nothing has answered there.
+    """
+    try:
+        return silence_of(await witness(client, node), silent_for)
+    except (TransientError, RateLimited) as error:
+        log.info("nothing is known of %s: %s", node, error)
+    return None

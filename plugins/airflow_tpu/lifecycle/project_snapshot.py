@@ -1,0 +1,163 @@
+"""What is alive in the project, whoever made it: two list calls for all zones together.
+
+A list may be some seconds behind what has been created and deleted; what is asked for by its name never is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_tpu.clients import tpu_list_cache
+from airflow_tpu.clients.tpu_list_cache import Fresh
+from airflow_tpu.core.grant.inventory import Inventory
+from airflow_tpu.core.tpu.labels import incarnation_of, is_ours
+from airflow_tpu.core.tpu.spec import Phase, QueuedView, TPUView
+from airflow_tpu.errors import AccessDenied, RateLimited, ResourceNotFound, TransientError
+
+if TYPE_CHECKING:
+    from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.core.ledger.events import Opened
+    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.tpu.labels import RunKey
+
+T = TypeVar("T", bound="TPUView | QueuedView")
+
+_ALIVE = frozenset({Phase.USABLE, Phase.PENDING, Phase.UNHEALTHY, Phase.UNKNOWN})
+
+
+@dataclass(frozen=True)
+class Census:
+    """Every node and queued resource of the project.
+
+    :param nodes: nodes of all zones.
+    :param queued: queued resources of all zones, dead ones included.
+    :param unreachable: zones that did not answer.
+    :param at: when the lists were asked for, if that matters to anybody: what was created since is not in them.
+    """
+
+    nodes: tuple[TPUView, ...]
+    queued: tuple[QueuedView, ...]
+    unreachable: tuple[str, ...]
+    at: dt.datetime | None = None
+
+    def inventory(self) -> Inventory:
+        """The census as the grant counts it: a queued resource and its node are one item."""
+        return Inventory.of(self.nodes, self.queued, self.unreachable)
+
+    def is_silent(self, zone: str) -> bool:
+        """Whether a zone did not answer: what is not seen there may be alive."""
+        return zone in {name.rpartition("/")[2] for name in self.unreachable}
+
+    def ours(self, key: RunKey) -> list[TPUView]:
+        """Nodes of one run, newest incarnation first."""
+        mine = [node for node in self.nodes if is_ours(node.labels, key)]
+        return sorted(mine, key=_incarnation, reverse=True)
+
+    def queued_ours(self, key: RunKey) -> list[QueuedView]:
+        """Queued resources of one run, newest incarnation first."""
+        mine = [queued for queued in self.queued if is_ours(queued.labels, key)]
+        return sorted(mine, key=_incarnation, reverse=True)
+
+    def all_ours(self, key: RunKey) -> list[TPUView | QueuedView]:
+        """Nodes, then queued resources of one run."""
+        return [*self.ours(key), *self.queued_ours(key)]
+
+    def living(self, key: RunKey) -> TPUView | QueuedView | None:
+        """The run's newest TPU that can still be used or is on its way: the node, or a request without one yet."""
+        found = [item for item in self.all_ours(key) if item.phase in _ALIVE]
+        return max(found, key=_incarnation, default=None)
+
+    def before(self, key: RunKey, incarnation: int) -> Census:
+        """Only what a run has of older incarnations: doubles, made by calls that arrived late, and husks."""
+        nodes = [node for node in self.ours(key) if _incarnation(node) < incarnation]
+        queued = [item for item in self.queued_ours(key) if _incarnation(item) < incarnation]
+        return Census(tuple(nodes), tuple(queued), ())
+
+    def last_incarnation(self, key: RunKey) -> int:
+        """Highest incarnation number the project still knows of."""
+        found = [_incarnation(item) for item in self.all_ours(key)]
+        return max(found, default=0)
+
+
+def _incarnation(item: TPUView | QueuedView) -> int:
+    return incarnation_of(item.labels) or 0
+
+
+async def take_census(client: TPUClient) -> Census:
+    """List nodes and queued resources of all zones, side by side."""
+    at = client.clock.now()
+    nodes, queued = await asyncio.gather(client.nodes(), client.queued_resources())
+    unreachable = tuple(sorted({*nodes.unreachable, *queued.unreachable}))
+    return Census(nodes.items, queued.items, unreachable, at)
+
+
+async def shared_census(client: TPUClient, fresh: Fresh) -> Census:
+    """The census from the lists that all waits of this process share."""
+    nodes, queued = await tpu_list_cache.everything(client, fresh)
+    return Census(nodes.items, queued.items, tuple(sorted({*nodes.unreachable, *queued.unreachable})))
+
+
+async def look_again(client: TPUClient, census: Census, names: Iterable[str]) -> Census:
+    """The census with these resources as they are now, whatever the lists have of them.
+
+    :param client: the Cloud TPU API.
+    :param census: what the lists have shown.
+    :param names: full names of nodes and queued resources.
+    """
+    asked, silent = sorted(set(names)), set[str]()
+    # Nodes first, as in the lists: a node on its way whose request is ACTIVE after that has become READY.
+    nodes = await _ask(client.node, [name for name in asked if "/nodes/" in name], silent)
+    queued = await _ask(client.queued_resource, [name for name in asked if "/nodes/" not in name], silent)
+    return replace(
+        census,
+        nodes=_corrected(census.nodes, nodes),
+        queued=_corrected(census.queued, queued),
+        unreachable=tuple(sorted({*census.unreachable, *silent})),
+    )
+
+
+def names_of(opened: Iterable[Opened]) -> set[str]:
+    """Full names of everything that incarnations consist of, by their records."""
+    found = set()
+    for event in opened:
+        parent = f"projects/{event.project}/locations/{event.zone}"
+        found.add(f"{parent}/nodes/{event.node_id}")
+        if event.provisioning != "node":
+            found.add(f"{parent}/queuedResources/{event.node_id}")
+    return found
+
+
+def own_names(client: TPUClient, lease: Lease) -> set[str]:
+    """Full names of what the current incarnation of a lease may consist of, however it was asked for."""
+    if lease.incarnation == 0:
+        return set()
+    return {f"{client.location(lease.zone)}/{kind}/{lease.node_id}" for kind in ("nodes", "queuedResources")}
+
+
+async def _ask(get: Callable[[str], Awaitable[T]], names: list[str], silent: set[str]) -> dict[str, T | None]:
+    """Each by its name, None for what is not there; a zone that does not answer is added to the silent ones."""
+
+    async def one(name: str) -> dict[str, T | None]:
+        try:
+            return {name: await get(name)}
+        except ResourceNotFound:
+            return {name: None}
+        except AccessDenied:  # a zone that was closed to the project since: its lists have the last word
+            return {}
+        except (TransientError, RateLimited):
+            silent.add(name.split("/")[3])
+            return {}
+
+    found: dict[str, T | None] = {}
+    for answer in await asyncio.gather(*map(one, names)):
+        found.update(answer)
+    return found
+
+
+def _corrected(listed: tuple[T, ...], asked: Mapping[str, T | None]) -> tuple[T, ...]:
+    others = [item for item in listed if item.name not in asked]
+    return (*others, *(item for item in asked.values() if item is not None))

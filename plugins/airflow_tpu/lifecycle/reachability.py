@@ -1,0 +1,109 @@
+"""From READY to reachable: a real command has run on every worker.
+
+READY only promises that login will work soon; sshd may refuse and the key may be on its way for a minute. Between two
+tries the node is read again, since a node that is preempted while it boots looks just like one that is slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
+from airflow_tpu.errors import (
+    ConnectionFailed,
+    HostLost,
+    LoginRefused,
+)
+from airflow_tpu.lifecycle.loss import lost_state
+from airflow_tpu.lifecycle.wait import Arrival, Illness, Pace, Patience, until_ready
+
+if TYPE_CHECKING:
+    from airflow_tpu.clients.endpoints import ConnectionOptions
+    from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.core.tpu.spec import TPUView
+    from airflow_tpu.lifecycle.target import Target
+
+log = logging.getLogger(__name__)
+
+BOOT_WINDOW = dt.timedelta(minutes=5)
+"""How long after READY a refused connection or key is normal (gcloud's own helper retries in the same way)."""
+
+_PAUSE = 2.0
+"""Longest pause between two tries in that window."""
+
+ONE_TRY = Timing(boot_window=0.0)
+"""A session that fails at once: the caller reads the node's state before it tries again."""
+
+REACHED = Timing(boot_window=15.0)
+"""A session with a worker that has answered before: soon it is better to ask what has become of its node."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to log in.
+
+    :param login: user and private key.
+    :param options: port of the connection's extra.
+    """
+
+    login: Login
+    options: ConnectionOptions
+
+
+async def arrive(
+    client: TPUClient, target: Target, access: Access, pace: Pace, illness: Illness | None = None
+) -> tuple[Arrival, list[WorkerAddress]]:
+    """Wait until the TPU is READY and every worker has run a command.
+
+    :param illness: what an earlier wait has seen of the node; what this one sees is entered.
+    :return: the arrival, and the address of each worker with its pinned host key.
+    :raises CloudError: it failed to come up, or was lost meanwhile.
+    :raises HostLost: it is READY, and nothing answers there within the boot window.
+    :raises RemoteError: it answers and lets nobody in.
+    """
+    arrival = await until_ready(client, target, pace, illness)
+    addresses = await worker_addresses(client, arrival.view, access.options)
+    window_ends = min(pace.until, dt.datetime.now(dt.UTC) + BOOT_WINDOW)
+    boot = Pace(min(_PAUSE, pace.poll), window_ends)
+    await asyncio.gather(*(_reach(client, target, address, access.login, boot) for address in addresses))
+    return arrival, addresses
+
+
+async def worker_addresses(client: TPUClient, view: TPUView, options: ConnectionOptions) -> list[WorkerAddress]:
+    """Address and host key of every worker; without a published key the first one seen is trusted, and said."""
+    keys = await client.host_keys(view.name)
+    found = []
+    for worker, endpoint in enumerate(view.endpoints):
+        key = keys.get(worker)
+        if key is None:
+            log.warning(
+                "worker %d of %s publishes no host key: the first one seen is trusted for this incarnation",
+                worker,
+                view.node_id,
+            )
+        found.append(WorkerAddress(endpoint.external or endpoint.internal, options.ssh_port, key))
+    return found
+
+
+async def _reach(client: TPUClient, target: Target, address: WorkerAddress, login: Login, boot: Pace) -> None:
+    patience = Patience(boot, client.clock)
+    while True:
+        try:
+            async with RunSession(address, login, ONE_TRY) as session:
+                await session.check()
+            return
+        except (ConnectionFailed, LoginRefused) as error:
+            lost = await lost_state(client, target.node)
+            if lost is not None:
+                raise lost from error
+            if dt.datetime.now(dt.UTC) >= boot.until:
+                if isinstance(error, LoginRefused):  # it answers: another machine would refuse as well
+                    raise
+                raise HostLost(f"{target.node_id} is READY and cannot be reached: {error}. It is replaced.") from error
+            patience.say(f"the first command on worker {address.host}, which is not reachable yet ({error})")
+        await asyncio.sleep(boot.poll)

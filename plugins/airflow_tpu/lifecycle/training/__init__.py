@@ -1,0 +1,1 @@
+"""The user's process on the TPU: launched, followed, resumed, collected."""

@@ -1,0 +1,151 @@
+"""Have the worker push its output to the bucket, then compare the bucket with the manifest."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu import protocol
+from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.core.run.job import RunRef
+from airflow_tpu.core.run.manifest import Manifest, verify
+from airflow_tpu.core.run.messages import Pushed
+from airflow_tpu.core.run.plan import artifacts_uri
+from airflow_tpu.errors import (
+    AccessDenied,
+    ArtifactsLost,
+    ChecksumMismatch,
+    ConnectionFailed,
+    TPULost,
+    UploadIncomplete,
+)
+from airflow_tpu.lifecycle.reachability import REACHED
+from airflow_tpu.lifecycle.training.launch import locate
+from airflow_tpu.lifecycle.wait import Pace, Patience
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.lifecycle.run_context import Workbench
+
+log = logging.getLogger(__name__)
+
+# How the worker words a refusal of the bucket: path, status, message.
+_REFUSAL = re.compile(r": 40[13] ")
+
+SAVE_SECONDS = 600.0
+"""How long a delete waits for what nobody has copied."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a push has brought to the bucket.
+
+    :param manifest: every file that is there.
+    :param skipped: what is nothing to copy, such as sockets, in words.
+    :param failed: what did not arrive, in words.
+    """
+
+    manifest: Manifest
+    skipped: tuple[str, ...]
+    failed: tuple[str, ...] = ()
+
+    def check(self, uri: str) -> None:
+        """Demand that everything has arrived: the TPU is deleted next, and with it what has not.
+
+        :raises UploadIncomplete: names every file that has not.
+        :raises AccessDenied: the same, when the bucket refused: no other try helps against that.
+        """
+        if self.failed:
+            named = "\n".join(f"  - {text}" for text in self.failed)
+            refused = all(_REFUSAL.search(text) for text in self.failed)
+            kind = AccessDenied if refused else UploadIncomplete
+            raise kind(f"{len(self.failed)} file(s) could not be uploaded to {uri}:\n{named}")
+
+    def tell(self, uri: str) -> None:
+        """Say what of a run that has no good end is kept, and what is not."""
+        for problem in (*self.skipped, *self.failed):
+            log.warning("not kept: %s", problem)
+        log.info("kept what the run had produced: %d file(s) below %s", len(self.manifest.files), uri)
+
+    @property
+    def outputs(self) -> int:
+        """Number of files that the script itself wrote; its log does not count."""
+        return sum(1 for file in self.manifest.files if file.path.startswith(f"{protocol.OUTPUT_DIR}/"))
+
+
+async def collect(bench: Workbench, lease: Lease, uri: str) -> Collected:
+    """Push the last attempt's output and log from the worker to the bucket.
+
+    :param bench: hooks and stores.
+    :param lease: names node and attempt.
+    :param uri: where to.
+    :return: what was pushed, as the worker lists it.
+    :raises ArtifactsLost: the node is gone.
+    :raises RemoteError: the worker cannot be reached or refused.
+    """
+    node = bench.attempt_node(lease)
+    patience = Patience(Pace(protocol.HEARTBEAT_SECS, lease.expires_at), bench.leases.clock)
+    async with bench.tpu.client() as client:
+        try:
+            job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))
+        except TPULost as error:
+            raise ArtifactsLost(f"{error} What was not in the bucket is lost with it.") from error
+        async with RunSession(job.address, bench.access.login, REACHED) as session:
+            async for message in session.push(job.ref, uri):
+                if isinstance(message, Pushed):
+                    return _collected(message.manifest)
+                patience.say("the upload", f"{message.done} of {message.total} file(s) done")
+    raise ConnectionFailed(f"the push from {node} ended without a manifest")
+
+
+def save_rest(bench: Workbench) -> None:
+    """Bring to the bucket what no task has: whoever declares a whole run over takes its *copy* away.
+
+    :param bench: hooks and stores.
+    :raises ArtifactsLost: the TPU has gone first.
+    :raises TPUError: the worker cannot be reached or refused.
+    :raises UploadIncomplete: it took longer than :data:`SAVE_SECONDS`.
+    """
+    lease = bench.leases.find(bench.key)
+    if lease is None or not lease.attempt_node:
+        return
+    uri = artifacts_uri(bench.conf, lease.key.name, lease.attempt)
+    if brought(bench, uri) is None:
+        _ = bench.access  # connections are read before the event loop runs
+        try:
+            asyncio.run(asyncio.wait_for(collect(bench, lease, uri), SAVE_SECONDS)).tell(uri)
+        except TimeoutError as error:
+            raise UploadIncomplete(f"after {SAVE_SECONDS:.0f} s the upload to {uri} had not ended") from error
+
+
+def brought(bench: Workbench, uri: str) -> Collected | None:
+    """What an earlier push of the same attempt has brought to the bucket, for when its TPU is gone.
+
+    :return: None unless all of it is there: the manifest is written last, and names what did not arrive.
+    """
+    stored = bench.storage.read_json(f"{uri}/{protocol.MANIFEST_FILE}")
+    found = None if stored is None else _collected(stored.data)
+    return None if found is None or found.failed else found
+
+
+def confirm(bench: Workbench, manifest: Manifest, uri: str) -> None:
+    """Compare count, sizes and checksums in the bucket with the manifest.
+
+    :raises ChecksumMismatch: something differs or is missing; every difference is named.
+    """
+    prefix = uri.removeprefix("gs://").partition("/")[2] + "/"
+    problems = verify(manifest, {item.name.removeprefix(prefix): item for item in bench.storage.listing(f"{uri}/")})
+    if problems:
+        raise ChecksumMismatch(f"{uri} differs from its manifest:\n" + "\n".join(f"  - {text}" for text in problems))
+
+
+def _collected(manifest: Mapping[str, Any]) -> Collected:
+    return Collected(Manifest.from_json(manifest), _in_words(manifest, "skipped"), _in_words(manifest, "failed"))
+
+
+def _in_words(manifest: Mapping[str, Any], kind: str) -> tuple[str, ...]:
+    return tuple(f"{entry['path']}: {entry['reason']}" for entry in manifest.get(kind, ()))

@@ -1,0 +1,226 @@
+"""Follow a run to its end, through lost connections: every byte of its log once, and the truth about its end.
+
+A lost connection is neither success nor failure. The node's state decides: gone, then the run is interrupted; alive,
+then the training goes on and so does the log, from the exact byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import logging
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu.clients.endpoints import ConnectionOptions
+from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.clients.ssh import Timing, WorkerAddress
+from airflow_tpu.core.run.interruption import Reached
+from airflow_tpu.core.run.job import RunRef
+from airflow_tpu.core.run.log_lines import LineAssembler
+from airflow_tpu.core.run.messages import Finished, Gone, Heartbeat, LogChunk
+from airflow_tpu.core.run.result import RunResult
+from airflow_tpu.core.tpu.outcome import UNREACHABLE_LIMIT
+from airflow_tpu.core.tpu.readiness import Wait
+from airflow_tpu.errors import (
+    ConnectionFailed,
+    DeadlineExceeded,
+    HostKeyMismatch,
+    LoginRefused,
+    RateLimited,
+    ResourceNotFound,
+    RunInterrupted,
+    TransientError,
+)
+from airflow_tpu.lifecycle.loss import lost_state
+from airflow_tpu.lifecycle.reachability import ONE_TRY, worker_addresses
+from airflow_tpu.lifecycle.wait import until_lost
+
+if TYPE_CHECKING:
+    from airflow_tpu.clients.ssh import Login
+    from airflow_tpu.clients.tpu_api import TPUClient
+
+log = logging.getLogger(__name__)
+
+OVERTIME = dt.timedelta(minutes=2)
+"""The worker stops the run at its deadline by itself; this is what it may take to say so."""
+
+LINE_PATIENCE = dt.timedelta(seconds=10)
+"""How long a follower that is relieved waits for the end of the line that is being written."""
+
+WATCH_POLL = 2.0
+"""Seconds between two looks at the node while its run is followed; all followers of a zone share them."""
+
+LAST_WORDS = 1.0
+"""Seconds in which a run on a lost node may still say how it ended."""
+
+_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A run on a worker; plain values, so that a trigger can carry it. A host key is public.
+
+    :param node: full name of the node.
+    :param address: worker 0.
+    :param ref: name and attempt of the run.
+    """
+
+    node: str
+    address: WorkerAddress
+    ref: RunRef
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        address = {"host": self.address.host, "port": self.address.port, "host_key": self.address.host_key}
+        return {"node": self.node, "address": address, "ref": self.ref.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RunningJob:
+        """Inverse of :meth:`to_json`."""
+        return cls(data["node"], WorkerAddress(**data["address"]), RunRef.from_json(data["ref"]))
+
+
+class Follower:
+    """Streams one run's log and returns its result.
+
+    :param client: the Cloud TPU API, asked when the connection is lost.
+    :param login: user and private key.
+    :param job: what to follow.
+    :param write: gets each line of the log, without its line end.
+    :param timing: bounds of each connection.
+    """
+
+    def __init__(
+        self,
+        client: TPUClient,
+        login: Login,
+        job: RunningJob,
+        write: Callable[[str], None],
+        timing: Timing = ONE_TRY,
+    ) -> None:
+        self.client = client
+        self.login = login
+        self.job = job
+        self.reached = Reached()
+        self._write = write
+        self._timing = timing
+        self._lines = LineAssembler()
+        self._offset: int | None = None  # None: where the last follower's deliveries ended
+        self._silent_since: dt.datetime | None = None
+        self._failures = 0
+
+    async def until_finished(self, until: dt.datetime, pause_at: dt.datetime | None = None) -> RunResult | None:
+        """Follow to the end, or hand over to somebody else.
+
+        :param until: the run's deadline.
+        :param pause_at: stop following at this instant; what was delivered is acknowledged, the next follower goes
+            on with the following byte.
+        :return: the result, or None when paused.
+        :raises TPULost: the TPU was taken away, or its host has been silent for too long.
+        :raises ConnectionFailed: neither the node nor the API could be reached for too long.
+        :raises RunInterrupted: the run is gone without a result.
+        :raises DeadlineExceeded: the deadline has passed and the worker does not say how it ended.
+        """
+        while pause_at is None or dt.datetime.now(dt.UTC) < pause_at:
+            try:
+                result = await self._follow_watched(pause_at)
+            except (ConnectionFailed, LoginRefused, HostKeyMismatch) as error:
+                await self._after_loss(error, until)
+                continue
+            if result is not None:
+                return result
+        self._emit(self._lines.close())
+        return None
+
+    async def _follow_watched(self, pause_at: dt.datetime | None) -> RunResult | None:
+        """Follow until the API says that the node is gone: a connection to a machine that is off may stay open."""
+        following = asyncio.ensure_future(self._follow_once(pause_at))
+        watching = asyncio.ensure_future(until_lost(self.client, self.job.node, WATCH_POLL))
+        try:
+            await asyncio.wait({following, watching}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({following}, timeout=LAST_WORDS)
+            if following.done():
+                return following.result()
+            raise watching.result()
+        finally:
+            for task in (following, watching):
+                task.cancel()
+            await asyncio.gather(following, watching, return_exceptions=True)
+
+    async def _follow_once(self, pause_at: dt.datetime | None) -> RunResult | None:
+        async with (
+            RunSession(self.job.address, self.login, self._timing) as session,
+            contextlib.aclosing(session.follow(self.job.ref, self._offset)) as messages,
+        ):
+            # Where the API publishes no host key, the first one seen stays the only one.
+            self.job = replace(self.job, address=session.address)
+            async for message in messages:
+                self._silent_since, self._failures = None, 0
+                if isinstance(message, Finished):
+                    self._emit(self._lines.close())
+                    return RunResult.from_json(message.result)
+                if pause_at is not None and self._may_pause(pause_at):
+                    break  # before it is taken: it is not acknowledged and comes to the next follower
+                self._take(message)
+        return None
+
+    def _may_pause(self, pause_at: dt.datetime) -> bool:
+        """Not in the middle of a line, unless it takes too long to end."""
+        now = dt.datetime.now(dt.UTC)
+        return now >= pause_at and (not self._lines.current or now >= pause_at + LINE_PATIENCE)
+
+    def _take(self, message: object) -> None:
+        if isinstance(message, LogChunk):
+            self._offset = message.end  # an acknowledgement may be lost with the connection, this is not
+            self._emit(self._lines.feed(message.data))
+        elif isinstance(message, Heartbeat):
+            self.reached = self.reached.after(message)
+        elif isinstance(message, Gone):
+            self._emit(self._lines.close())
+            raise RunInterrupted(
+                f"the run {self.job.ref.run_name} is gone without a result ({message.reason}): the worker was "
+                "rebooted, or its supervisor was killed. A new attempt resumes from the last checkpoint."
+            )
+
+    async def _after_loss(self, error: Exception, until: dt.datetime) -> None:
+        now = dt.datetime.now(dt.UTC)
+        self._silent_since = self._silent_since or now
+        lost = await lost_state(self.client, self.job.node, now - self._silent_since)
+        if lost is not None:
+            raise lost from error
+        if not await self._relocate() and isinstance(error, HostKeyMismatch):
+            raise error
+        if now > until + OVERTIME:
+            raise DeadlineExceeded(f"the deadline {until} has passed and {self.job.node} does not answer") from error
+        if now - self._silent_since > 2 * UNREACHABLE_LIMIT:
+            raise error  # nor does the API
+        pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)] * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
+        self._failures += 1
+        wait = Wait(self._silent_since, min(until + OVERTIME, self._silent_since + UNREACHABLE_LIMIT))
+        log.info("lost sight of the run (%s); it goes on. %s", error, wait.line("a sign of life", now, pause))
+        await asyncio.sleep(pause)
+
+    async def _relocate(self) -> bool:
+        """Take over the address and the host key that the API tells now; a reboot for maintenance may change both.
+
+        :return: whether anything has changed.
+        """
+        old = self.job.address
+        try:
+            view = await self.client.node(self.job.node)
+            found = await worker_addresses(self.client, view, ConnectionOptions(ssh_port=old.port))
+        except (TransientError, RateLimited, ResourceNotFound):
+            return False
+        if not found or found[0] == old or (old.host_key and not found[0].host_key):
+            return False
+        log.info("worker 0 is at %s now", found[0])
+        self.job = replace(self.job, address=found[0])
+        return True
+
+    def _emit(self, lines: list[str]) -> None:
+        for line in lines:
+            self._write(line)

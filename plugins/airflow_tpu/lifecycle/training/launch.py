@@ -1,0 +1,108 @@
+"""Start the run on its worker, or find it running there already; push what it produced."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_tpu import settings
+from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.core.run.bundle import Bundle
+from airflow_tpu.core.run.job import RunRef
+from airflow_tpu.core.run.plan import Attempt, plan_job
+from airflow_tpu.errors import ConfigError, ConnectionFailed, Fault
+from airflow_tpu.hooks.artifacts import split_uri
+from airflow_tpu.lifecycle.loss import living
+from airflow_tpu.lifecycle.reachability import REACHED, worker_addresses
+from airflow_tpu.lifecycle.training.follow import RunningJob
+
+if TYPE_CHECKING:
+    from airflow_tpu.clients.ssh import WorkerAddress
+    from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.tpu.spec import TPUView
+    from airflow_tpu.lifecycle.run_context import Workbench
+
+log = logging.getLogger(__name__)
+
+
+def build_bundle(bench: Workbench) -> Bundle:
+    """Collect the script, its neighbours and its requirements.
+
+    :raises ConfigError: a file is missing, or may not be read.
+    """
+    from google.api_core.exceptions import Forbidden, NotFound
+
+    conf, train = bench.conf, settings.include_dir() / "train"
+    requirements = train / conf.requirements if conf.requirements else None
+    if not conf.script.startswith("gs://"):
+        return Bundle.build(train / conf.script, train, requirements)
+    bucket, name = split_uri(conf.script)
+    with tempfile.TemporaryDirectory(prefix="airflow-tpu-") as folder:
+        script = Path(folder) / Path(name).name
+        try:
+            bench.storage.download(bucket_name=bucket, object_name=name, filename=str(script))
+        except (Forbidden, NotFound) as error:
+            problem = "there is no such object" if isinstance(error, NotFound) else "may not be read"
+            raise ConfigError([Fault("script", conf.script, problem)], "the bundle") from error
+        return Bundle.build(script, Path(folder), requirements)
+
+
+async def locate(client: TPUClient, bench: Workbench, node: str, ref: RunRef) -> RunningJob:
+    """Address of worker 0 as it is now: maintenance may have changed it.
+
+    :raises TPULost: the node is gone or going.
+    :raises ConnectionFailed: it has no address at the moment.
+    """
+    return RunningJob(node, await _address(client, bench, await living(client, node)), ref)
+
+
+async def _address(client: TPUClient, bench: Workbench, view: TPUView) -> WorkerAddress:
+    addresses = await worker_addresses(client, view, bench.tpu.options)
+    if not addresses:
+        raise ConnectionFailed(f"{view.name} shows no address at the moment: it is being repaired or rebooted")
+    return addresses[0]
+
+
+async def attach(client: TPUClient, bench: Workbench, lease: Lease, node: str) -> RunningJob | None:
+    """The attempt that an earlier try of this task left running (or finished) on this very node.
+
+    A lease that was taken again may end later than the worker was told: then it is told.
+
+    :return: None when there is none, or when it has ended badly and a new attempt is due.
+    """
+    if lease.attempt == 0 or lease.attempt_node != node.rsplit("/", 1)[-1]:
+        return None
+    job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))
+    async with RunSession(job.address, bench.access.login, REACHED) as session:
+        status = await session.status(job.ref)
+        if status.state == "running" and status.deadline and status.deadline < lease.expires_at.timestamp():
+            await session.extend(job.ref, lease.expires_at.timestamp())
+    done_well = status.state == "finished" and (status.result or {}).get("exit_code") == 0
+    if status.state == "running" or done_well:
+        log.info("attempt %d is %s on %s: re-attaching", lease.attempt, status.state, lease.attempt_node)
+        return job
+    return None
+
+
+async def launch(client: TPUClient, bench: Workbench, lease: Lease, node: str) -> RunningJob:
+    """Ship the bundle and start the next attempt; its number is written down before it starts.
+
+    :raises RemoteError: the worker refused.
+    """
+    bundle = build_bundle(bench)
+    node_id = node.rsplit("/", 1)[-1]
+    lease = bench.leases.update(lease, lambda current: current.next_attempt(node_id, client.clock.now()))
+    champion = bench.models.champion() if bench.conf.model else None
+    baseline = champion.artifacts_uri if champion else ""
+    view = await living(client, node)
+    job = RunningJob(node, await _address(client, bench, view), RunRef(lease.key.name, lease.attempt))
+    own = view.queued_resource or view.name
+    attempt = Attempt(lease.key.name, lease.attempt, lease.expires_at, baseline, own)
+    spec = plan_job(bench.conf, bench.accelerator_of(lease), bundle, attempt)
+    async with RunSession(job.address, bench.access.login, REACHED) as session:
+        started = await session.start(spec, bundle)
+    log.info("attempt %d of %s runs as process %s on %s", lease.attempt, lease.key.name, started.pid, node_id)
+    return job

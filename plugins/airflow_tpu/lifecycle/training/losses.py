@@ -1,0 +1,76 @@
+"""Count a loss in the run's lease, against the newest checkpoint that is safe in the bucket."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from airflow_tpu import protocol
+from airflow_tpu.core.run.budget import counts
+from airflow_tpu.core.run.interruption import Interruption, Reached, lost_seconds
+from airflow_tpu.core.run.plan import checkpoints_uri
+from airflow_tpu.hooks.artifacts import split_uri
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.errors import BudgetExhausted, TPUError
+    from airflow_tpu.lifecycle.run_context import Workbench
+
+# A manifest is written last: a folder that has one is complete.
+_COMPLETE = re.compile(f"/{protocol.CHECKPOINT_FOLDER}/{re.escape(protocol.CHECKPOINT_MANIFEST)}$")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an attempt ended.
+
+    :param error: the error that ended it.
+    :param at: when.
+    :param reached: how far it was when it was last heard of.
+    """
+
+    error: TPUError
+    at: dt.datetime
+    reached: Reached = field(default_factory=Reached)
+
+
+def spend(bench: Workbench, lease: Lease, ended: Ended) -> tuple[Interruption, BudgetExhausted | None] | None:
+    """Count how an attempt ended, and say when it was once too often.
+
+    :param bench: hooks and stores.
+    :param lease: this attempt's lease.
+    :param ended: how the attempt ended.
+    :return: None if it is no loss; else what it has cost, and the error that ends the run, None while one more attempt
+        is allowed.
+    """
+    error = ended.error
+    if not counts(error):
+        return None
+    safe = newest_checkpoint(bench)
+    step = safe.safe_step
+    lease = bench.leases.update(lease, lambda now: replace(now, spent=now.spent.after(error, step)))
+    interruption = Interruption(
+        reason=type(error).__name__,
+        number=lease.spent.losses,
+        allowed=bench.conf.max_preemptions,
+        step=ended.reached.step,
+        safe_step=step,
+        lost_seconds=lost_seconds(ended.at, lease.attempt_at, safe.safe_at or ended.reached.safe_at),
+    )
+    return interruption, lease.spent.verdict(error, interruption.allowed, checkpoints=step is not None)
+
+
+def newest_checkpoint(bench: Workbench) -> Reached:
+    """Training steps and age of the run's newest complete checkpoint in the bucket; nothing is known without one."""
+    listing = bench.storage.listing(f"{checkpoints_uri(bench.conf, bench.key.name)}/")
+    steps = {int(found[2]): info.name for info in listing if (found := _COMPLETE.search(info.name))}
+    if not steps:
+        return Reached()
+    step = max(steps)
+    bucket, _ = split_uri(bench.conf.artifacts_uri)
+    manifest = bench.storage.read_json(f"gs://{bucket}/{steps[step]}")
+    created = manifest.data.get("created") if manifest is not None else None
+    return Reached(safe_step=step, safe_at=created if isinstance(created, int | float) else None)

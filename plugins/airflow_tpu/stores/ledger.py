@@ -1,0 +1,59 @@
+"""Append to the ledger and read it; two immutable objects per incarnation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_tpu.core.ledger.events import ROOT, Closed, Opened, event_of
+from airflow_tpu.stores.store import Store
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.tpu.labels import RunKey
+
+
+@dataclass(frozen=True)
+class LedgerStore(Store):
+    """The ledger below ``gs://bucket/prefix/ledger/``."""
+
+    def open(self, event: Opened) -> bool:
+        """Write *opened*; a repetition finds the first one and leaves it.
+
+        :return: False when another process has opened this incarnation.
+        """
+        return self._append(event)
+
+    def close(self, event: Closed) -> bool:
+        """Write *closed*; the first end that was noticed stays.
+
+        :return: whether this one is it.
+        """
+        return self._append(event)
+
+    def last_incarnation(self, key: RunKey) -> int:
+        """Highest number of a TPU of this run, 0 without any: records are immutable, so each number is used once."""
+        numbers = [name.rsplit("/", 2)[-2].removeprefix(f"{key.name}-") for name in self.names(f"{ROOT}/{key.name}-")]
+        return max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+    def events(self, key: RunKey | None = None) -> list[Opened | Closed]:
+        """Events of one run, or of all."""
+        names = self.names(f"{ROOT}/" + (f"{key.name}-" if key else ""))
+        return [event_of(data) for data in self.documents(names)]
+
+    def open_records(self, key: RunKey | None = None) -> list[Opened]:
+        """Every *opened* without a *closed*, found by the names of one listing: only those few are read.
+
+        :param key: of one run only.
+        """
+        names = frozenset(self.names(f"{ROOT}/" + (f"{key.name}-" if key else "")))
+        wanted = [name for name in names if name.endswith("/opened.json") and _closed_name(name) not in names]
+        events = [event_of(data) for data in self.documents(sorted(wanted))]
+        return [event for event in events if isinstance(event, Opened)]
+
+    def _append(self, event: Opened | Closed) -> bool:
+        # Generation 0 = only if absent: the objects are immutable, so losing this race is a success.
+        return self.hook.write_json(f"{self.root}/{event.path}", event.to_json(), generation=0) is not None
+
+
+def _closed_name(opened: str) -> str:
+    return opened.removesuffix("opened.json") + "closed.json"

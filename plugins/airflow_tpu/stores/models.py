@@ -1,0 +1,122 @@
+"""Keep the versions of a model and the pointer to the one in use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_tpu.core.model.model import Champion, ModelManifest
+from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.errors import ConfigError, Fault, TransientError
+
+if TYPE_CHECKING:
+    from airflow_tpu.hooks.artifacts import ArtifactsHook
+
+_RACES = 5
+
+
+@dataclass(frozen=True)
+class ModelStore:
+    """Versions and champion below ``gs://bucket/prefix/models/NAME/``.
+
+    :param hook: Cloud Storage.
+    :param root: ``gs://bucket/prefix`` of the grant.
+    :param model: name under which versions compete.
+    """
+
+    hook: ArtifactsHook
+    root: str
+    model: str
+
+    @property
+    def uri(self) -> str:
+        """Where everything of this model is."""
+        return f"{self.root}/models/{self.model}"
+
+    def champion(self) -> Champion | None:
+        """The version in use, None before the first promotion."""
+        found = self.hook.read_json(f"{self.uri}/champion.json")
+        return None if found is None else Champion.from_json(found.data)
+
+    def register(self, manifest: ModelManifest) -> None:
+        """Write a version down; writing the same one twice changes nothing.
+
+        :raises ConfigError: another model has this version.
+        """
+        uri = self._version_uri(manifest.version)
+        if self.hook.write_json(uri, manifest.to_json(), generation=0) is None:
+            found = self.manifest(manifest.version)
+            if found is None or found.artifacts_uri != manifest.artifacts_uri:
+                raise ConfigError([Fault("version", manifest.version, f"is taken at {uri}")], f"model {self.model}")
+
+    def manifest(self, version: str) -> ModelManifest | None:
+        """A version, None if it is not (or no longer) there."""
+        found = self.hook.read_json(self._version_uri(version))
+        return None if found is None else ModelManifest.from_json(found.data)
+
+    def versions(self) -> list[str]:
+        """Every version, newest first."""
+        names = [info.name for info in self.hook.listing(f"{self.uri}/versions/")]
+        return sorted((Path(name).stem for name in names), reverse=True)
+
+    def replace(self, change: Callable[[Champion | None], Champion | None]) -> Champion | None:
+        """Replace the pointer in one step that nobody can get in between.
+
+        :param change: from the champion now to the next one, None to leave it; asked again after a lost race.
+        :return: the new champion, None if it was left.
+        :raises TransientError: others were faster each time.
+        """
+        uri = f"{self.uri}/champion.json"
+        for _ in range(_RACES):
+            found = self.hook.read_json(uri)
+            wanted = change(None if found is None else Champion.from_json(found.data))
+            if wanted is None:
+                return None
+            if self.hook.write_json(uri, wanted.to_json(), found.generation if found else 0) is not None:
+                return wanted
+        raise TransientError(f"{uri} is being written by others")
+
+    def prune(self, keep: int) -> list[ModelManifest]:
+        """Forget the oldest versions, never the champion nor what a rollback may go back to first.
+
+        :param keep: how many versions stay, 0 for all.
+        :return: what was forgotten; its artifacts are still there.
+        """
+        champion = self.champion()
+        safe = {champion.version, *champion.history[:1]} if champion else set()
+        surplus = [version for version in self.versions()[keep:] if version not in safe] if keep else []
+        forgotten = [manifest for version in surplus if (manifest := self.manifest(version)) is not None]
+        for manifest in forgotten:
+            self.hook.remove(self._version_uri(manifest.version))
+        return forgotten
+
+    def remove_run(self, manifest: ModelManifest) -> tuple[int, int]:
+        """Remove everything of the run that made a version: its attempts and its checkpoints.
+
+        :return: objects and bytes removed; nothing if the manifest's place is not named after its run.
+        """
+        run_uri = manifest.artifacts_uri.rpartition("/")[0]
+        key = RunKey(str(manifest.origin.get("dag_id")), str(manifest.origin.get("run_id")))
+        if not run_uri.endswith(f"/{key.name}"):  # a manifest from a bucket may say anything
+            return 0, 0
+        bucket = run_uri.removeprefix("gs://").partition("/")[0]
+        found = self.hook.listing(f"{run_uri}/")
+        for info in found:
+            self.hook.remove(f"gs://{bucket}/{info.name}")
+        return len(found), sum(info.size for info in found)
+
+    def _version_uri(self, version: str) -> str:
+        return f"{self.uri}/versions/{version}.json"
+
+
+def versions_by_model(hook: ArtifactsHook, root: str) -> dict[str, int]:
+    """How many versions of each model are kept.
+
+    :param hook: Cloud Storage.
+    :param root: ``gs://bucket/prefix`` of the grant.
+    """
+    paths = (info.name.split("/") for info in hook.listing(f"{root}/models/"))
+    return dict(Counter(path[-3] for path in paths if len(path) > 2 and path[-2] == "versions"))

@@ -1,0 +1,51 @@
+"""The report of a calendar month: read from the ledger, written beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_tpu.core.ledger.billable import Stored
+from airflow_tpu.core.ledger.usage import Usage, fold
+from airflow_tpu.core.report.month import Month
+from airflow_tpu.core.report.month_files import report_files
+from airflow_tpu.hooks.artifacts import split_uri
+from airflow_tpu.stores.ledger import LedgerStore
+from airflow_tpu.stores.store import Store
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.catalogue.catalogue import Catalogue
+
+FOLDER = "reports"
+
+
+@dataclass(frozen=True)
+class ReportStore(Store):
+    """The reports below ``gs://bucket/prefix/reports/``."""
+
+    def usage(self, month: Month, catalogue: Catalogue) -> Usage:
+        """Everything that was asked for in a month, and what the bucket keeps now.
+
+        :param month: which.
+        :param catalogue: gives the list prices.
+        """
+        events = LedgerStore(self.hook, self.root, clock=self.clock).events()
+        return fold(month.selection.of(events), catalogue, self.clock.now(), self.stored())
+
+    def stored(self) -> Stored:
+        """What is kept below the grant's prefix, and what was removed there and is billed until it is let go."""
+        below = f"{self.root}/"
+        return Stored(sum(info.size for info in self.hook.listing(below)), self.hook.soft_deleted(below))
+
+    def write(self, usage: Usage, month: Month) -> list[str]:
+        """Write the files of a month over those of an earlier try; the Markdown last, when what it shows is there.
+
+        :return: their URIs.
+        """
+        written = []
+        for file in report_files(usage, month):
+            uri = f"{self.root}/{FOLDER}/{file.name}"
+            bucket, name = split_uri(uri)
+            self.hook.upload(bucket, name, data=file.content, mime_type=file.media_type)
+            written.append(uri)
+        return written

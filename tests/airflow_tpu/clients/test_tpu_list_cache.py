@@ -1,0 +1,175 @@
+"""Many waits in one process: the calls grow with the zones, not with the TPUs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+from google.auth.credentials import AnonymousCredentials
+
+from airflow_tpu.clients.tpu_api import APIEndpoint, Listing, TPUClient
+from airflow_tpu.clients.tpu_list_cache import Fresh, nodes
+from airflow_tpu.core.tpu.spec import TPUView
+from airflow_tpu.errors import RateLimited, TransientError
+from airflow_tpu.lifecycle.target import target_of
+from airflow_tpu.lifecycle.training.follow import LAST_WORDS, WATCH_POLL
+from airflow_tpu.lifecycle.wait import Pace, until_ready
+from localcloud.testing import eventually_async
+from tests.airflow_tpu.site import KEY, ZONE, Site, pace
+
+POLL = 0.4
+LISTS = ("ListNodes", "ListQueuedResources")
+
+
+def calls(site: Site) -> Counter[str]:
+    """How often each method of the TPU API was called."""
+    return Counter({name.removeprefix("Tpu/"): count for name, count in site.cloud.meter()["calls"].items()})
+
+
+async def patient(site: Site, node_id: str) -> None:
+    """A wait with a client of its own, as each trigger has one."""
+    target = target_of(site.order(queued=True).spec, node_id)
+    async with site.client() as client:
+        await until_ready(client, target, Pace(POLL, pace(600.0).until))
+
+
+async def listed(site: Site, times: int) -> tuple[Counter[str], float]:
+    """Calls that are made until nodes have been listed so often, and how many polls that took."""
+    loop, before = asyncio.get_running_loop(), calls(site)
+    start = loop.time()
+
+    async def made() -> Counter[str]:
+        return calls(site) - before
+
+    found = await eventually_async(made, lambda found: found["ListNodes"] >= times, 90.0)
+    return found, (loop.time() - start) / POLL
+
+
+@pytest.mark.parametrize("waits", [1, 50])
+async def test_lists_are_shared_by_all_waits_of_a_zone(site: Site, client: TPUClient, waits: int) -> None:
+    """Fifty waits ask for as many lists as one: hardly more than one in each poll, and for no TPU by its name."""
+    site.cloud.add_fault("queued.timeline", wait="forever")
+    await site.provisioner(client).ensure(site.order(queued=True), site.lease())
+    waiting = [asyncio.create_task(patient(site, KEY.node_id(1))) for _ in range(waits)]
+    await listed(site, 3)  # all have begun
+    found, polls = await listed(site, 5)
+    # A list is taken by everybody while it is younger than three quarters of a poll.
+    assert all(found[method] <= polls / 0.75 + 2 for method in LISTS), (found, polls)
+    assert set(found) <= {*LISTS, "GetOperation"}
+    assert not any(task.done() for task in waiting)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+class Desk:
+    """A list call that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.gate = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def list_nodes(self, _zone: str = "-") -> Listing[TPUView]:
+        """Count, wait for the gate, answer."""
+        self.asked += 1
+        number = self.asked
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return Listing((TPUView(f"node-{number}", f"node-{number}", ZONE, "READY"),))
+
+
+class OneDesk(TPUClient):
+    """A client whose lists come from a desk."""
+
+    def __init__(self, desk: Desk, project: str) -> None:
+        super().__init__(APIEndpoint(project, AnonymousCredentials()))
+        self.desk = desk
+
+    async def nodes(self, zone: str = "-") -> Listing[TPUView]:
+        """From the desk."""
+        return await self.desk.list_nodes(zone)
+
+
+def ask(desk: Desk, project: str = "p", fresh: Fresh | None = None) -> asyncio.Task[dict[str, TPUView]]:
+    """Ask for the nodes beside the test, with a client of one's own."""
+    return asyncio.ensure_future(nodes(OneDesk(desk, project), ZONE, fresh or Fresh(60.0)))
+
+
+async def settled() -> None:
+    """Let every task that can run do so."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_who_comes_during_a_fetch_waits_for_it() -> None:
+    """Two ask at once, one call is made, both get its answer, and so does who comes later."""
+    desk = Desk()
+    first, second = ask(desk), ask(desk)
+    await settled()
+    desk.gate.set()
+    answers = [await first, await second, await ask(desk)]
+    assert [list(answer) for answer in answers] == [["node-1"]] * 3
+    assert desk.asked == 1
+
+
+async def test_end_of_one_wait_is_not_the_end_of_the_others() -> None:
+    """When the trigger that was fetching is cancelled, somebody else fetches."""
+    desk = Desk()
+    first, second = ask(desk), ask(desk)
+    await settled()
+    first.cancel()
+    await settled()
+    desk.gate.set()
+    assert list(await second) == ["node-2"]
+    assert first.cancelled()
+
+
+async def test_what_was_created_before_is_in_the_list() -> None:
+    """A list that was asked for before a create is not taken for what is there after it, not even on its way."""
+    desk = Desk()
+    before = ask(desk)
+    await settled()
+    after = ask(desk, fresh=Fresh.from_now(60.0))
+    await settled()
+    desk.gate.set()
+    assert (list(await before), list(await after)) == (["node-1"], ["node-2"])
+
+
+async def test_projects_do_not_share() -> None:
+    """Another project is another list."""
+    desk = Desk()
+    desk.gate.set()
+    assert list(await ask(desk, "p")) != list(await ask(desk, "q"))
+
+
+async def test_refusal_is_told_to_all_and_not_kept() -> None:
+    """An error of the API reaches everybody who waited for this answer; the next one asks again."""
+    desk = Desk()
+    desk.error = RateLimited("slow down")
+    first, second = ask(desk), ask(desk)
+    await settled()
+    desk.gate.set()
+    for task in (first, second):
+        with pytest.raises(RateLimited):
+            await task
+    desk.error = None
+    assert list(await ask(desk)) == ["node-2"]
+
+
+async def test_zone_without_an_answer_is_not_empty() -> None:
+    """Nobody may take a zone that did not answer for one without nodes."""
+
+    class Silent(Desk):
+        async def list_nodes(self, _zone: str = "-") -> Listing[TPUView]:
+            return Listing((), (ZONE,))
+
+    with pytest.raises(TransientError, match="did not answer"):
+        await ask(Silent())
+
+
+def test_preemption_is_noticed_within_five_seconds() -> None:
+    """A look, a list of the same age at most, and the last words together stay below five seconds."""
+    assert 2 * WATCH_POLL + LAST_WORDS <= 5.0

@@ -1,0 +1,81 @@
+"""What exists in the project, each TPU counted once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from airflow_tpu.core.grant.allowance import Allowance
+from airflow_tpu.core.grant.inventory import Inventory
+from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey, labels
+from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
+
+ZONE = "europe-west4-b"
+ROW = Allowance(64, "chips", Tier.SPOT, ZONE, "v5e")
+PARENT = f"projects/p/locations/{ZONE}"
+
+
+def node(node_id: str, state: str = "READY", queued: str = "", zone: str = ZONE) -> TPUView:
+    """A spot v5litepod-8."""
+    name = f"projects/p/locations/{zone}/nodes/{node_id}"
+    return TPUView(name, node_id, zone, state, "", "v5litepod-8", Tier.SPOT, queued_resource=queued)
+
+
+def queued(queued_id: str, state: str, *node_ids: str) -> QueuedView:
+    """A queued resource for spot v5litepod-8."""
+    name = f"{PARENT}/queuedResources/{queued_id}"
+    return QueuedView(
+        name, queued_id, ZONE, state, node_ids=node_ids, accelerator_type="v5litepod-8", tier=Tier.PREEMPTIBLE
+    )
+
+
+def test_a_queued_resource_and_its_node_are_one() -> None:
+    """A request that has become a node is counted as that node, by its link or by the node's id."""
+    by_link = Inventory.of([node("b", queued=f"{PARENT}/queuedResources/a")], [queued("a", "ACTIVE")])
+    by_id = Inventory.of([node("b")], [queued("a", "ACTIVE", "b")])
+    assert by_link.held(ROW, "me") == by_id.held(ROW, "me") == 8
+
+
+def test_a_node_of_the_same_name_elsewhere_is_another() -> None:
+    """Node ids are unique within a zone only."""
+    inventory = Inventory.of([node("b", zone="us-central1-a")], [queued("a", "ACTIVE", "b")])
+    assert inventory.held(ROW, "me") == 8
+    assert len(inventory.items) == 2
+
+
+def test_dead_ones_hold_their_chips() -> None:
+    """Failed and suspended requests and preempted nodes count until they are deleted, and say so."""
+    inventory = Inventory.of([node("n", "PREEMPTED")], [queued("f", "FAILED", "x"), queued("s", "SUSPENDED")])
+    assert inventory.held(ROW, "me") == 24
+    assert [item.alive for item in inventory.items] == [False, False, False]
+    assert "delete it" in str(inventory.items[0])
+
+
+def test_a_waiting_request_counts_each_of_its_nodes() -> None:
+    """A request for two nodes of which one is there holds the chips of two."""
+    inventory = Inventory.of([node("x")], [queued("q", "PROVISIONING", "x", "y")])
+    assert inventory.held(ROW, "me") == 16
+
+
+def test_our_own_are_not_held_by_others() -> None:
+    """What the run itself holds is adopted or swept, so it does not stand in its way."""
+    key = RunKey("dag", "run")
+    mine = TPUView(
+        f"{PARENT}/nodes/n",
+        "n",
+        ZONE,
+        "READY",
+        accelerator_type="v5litepod-8",
+        tier=Tier.SPOT,
+        labels=labels(key, LeaseStamp("t", datetime(2026, 1, 1, tzinfo=UTC), 1)),
+    )
+    inventory = Inventory.of([mine], [])
+    assert inventory.held(ROW, key.digest) == 0
+    assert inventory.held(ROW, "somebody") == 8
+
+
+def test_unreachable_zones_by_name_or_by_resource() -> None:
+    """The API answers with resource names, people with zones."""
+    inventory = Inventory.of([], [], ["projects/p/locations/us-central1-a", "us-east1-d"])
+    assert inventory.is_unreachable("us-central1-a")
+    assert inventory.is_unreachable("us-east1-d")
+    assert not inventory.is_unreachable(ZONE)

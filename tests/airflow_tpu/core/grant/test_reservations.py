@@ -1,0 +1,143 @@
+"""What runs have taken from the grant before the API can show it: counted once, until it expires."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from airflow_tpu.core.catalogue.catalogue import Catalogue
+from airflow_tpu.core.grant.authorize import authorize
+from airflow_tpu.core.grant.create_request import Request
+from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
+from airflow_tpu.core.grant.reservations import Reservation, Reservations
+from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.core.tpu.spec import Tier, TPUSpec
+from airflow_tpu.errors import GrantUnknown, GrantViolation
+
+NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
+ZONE = "us-central1-f"
+OURS = RunKey("tpu_train", "ours")
+
+
+def spec(kind: str = "v2-8", zone: str = ZONE, tier: Tier = Tier.ON_DEMAND) -> TPUSpec:
+    """A TPU of the local project."""
+    return TPUSpec("local-project", zone, kind, "tpu-vm-tf-2.17.1-pjrt", tier)
+
+
+def reservation(number: int, wanted: TPUSpec | None = None, hours: float = 3.0) -> Reservation:
+    """What the run of that number has reserved."""
+    return Reservation.of(RunKey("tpu_train", f"run {number}"), wanted or spec(), 4, NOW + timedelta(hours=hours))
+
+
+def many(count: int, **more: Any) -> Reservations:
+    """Reservations of so many runs."""
+    return Reservations(tuple(reservation(number, **more) for number in range(count)))
+
+
+def item(entry: Reservation, **more: Any) -> InventoryItem:
+    """The TPU that a reservation is for, once the API shows it."""
+    return replace(entry.item, name="projects/p/locations/z/nodes/n", **more)
+
+
+@pytest.fixture
+def ask(local_grant: Grant, catalogue: Catalogue) -> Callable[..., str | None]:
+    """Ask the local grant for one on-demand v2-8, of which there are five."""
+
+    def asked(reserved: Reservations, inventory: Inventory | None = None, wanted: TPUSpec | None = None) -> str | None:
+        wanted = wanted or spec()
+        kind = catalogue.types[wanted.accelerator_type]
+        request = Request(wanted, kind, NOW + timedelta(hours=3), owner=OURS.digest)
+        return authorize(local_grant, request, inventory or Inventory(), NOW, reserved).allowance_text
+
+    return asked
+
+
+def test_the_last_device_is_given_once(ask: Callable[..., str | None]) -> None:
+    """Beside four reservations the fifth device is free, beside five nothing is, and the refusal names a holder."""
+    assert ask(many(4)) == "5 on-demand v2-8 devices in us-central1-f"
+    with pytest.raises(GrantViolation, match=r"1 asked and 5 held .* reservation of tpu-train-\w+ \(v2-8\)"):
+        ask(many(5))
+
+
+def test_own_reservation_is_not_held_against_the_run(ask: Callable[..., str | None]) -> None:
+    """A run that has reserved the last device may create it."""
+    mine = Reservation.of(OURS, spec(), 4, NOW + timedelta(hours=3))
+    assert ask(Reservations((*many(4).entries, mine)))
+
+
+def test_reservation_and_its_tpu_count_once(ask: Callable[..., str | None]) -> None:
+    """Four runs whose TPUs are visible hold four devices, not eight; a colleague's TPU counts beside them."""
+    reserved = many(4)
+    visible = tuple(item(entry) for entry in reserved.entries)
+    assert ask(reserved, Inventory(visible))
+    with pytest.raises(GrantViolation, match="5 held"):
+        ask(reserved, Inventory((*visible, item(reserved.entries[0], owner=None))))
+
+
+def test_husk_of_another_kind_does_not_stand_for_the_reservation(ask: Callable[..., str | None]) -> None:
+    """A run that left a husk in another zone holds its new reservation as well."""
+    husk = item(reservation(0), zone="us-central1-a", alive=False)
+    with pytest.raises(GrantViolation, match="5 held"):
+        ask(many(5), Inventory((husk,)))
+
+
+def test_expired_reservations_do_not_count(ask: Callable[..., str | None]) -> None:
+    """A run that has disappeared blocks nobody once its lease has ended, not one microsecond later."""
+    assert ask(many(5, hours=0))
+    with pytest.raises(GrantViolation):
+        ask(many(5, hours=1e-9))
+
+
+def test_other_rows_are_not_touched(ask: Callable[..., str | None]) -> None:
+    """Spot devices and other zones have rows of their own; preemptible is spot."""
+    assert ask(many(5, wanted=spec(tier=Tier.PREEMPTIBLE)))
+    assert ask(many(5, wanted=spec("v5litepod-8", "us-central1-a", Tier.SPOT)))
+    with pytest.raises(GrantViolation, match="64 held"):
+        ask(
+            many(8, wanted=spec("v5litepod-8", "us-central1-a", Tier.SPOT)),
+            wanted=spec("v5litepod-1", "us-central1-a", Tier.SPOT),
+        )
+
+
+def test_taking_replaces_the_runs_older_one_and_forgets_the_expired() -> None:
+    """The object holds at most one entry per run and does not grow for ever."""
+    older, newer, gone = reservation(1), reservation(1, spec("v2-8", "us-central1-a")), reservation(2, hours=-1)
+    assert Reservations((older, gone, reservation(3))).taken(newer, NOW).entries == (reservation(3), newer)
+
+
+def test_renewed_reservation_is_not_dropped() -> None:
+    """What the reaper condemned is removed only if it is still the same."""
+    seen, renewed = reservation(1), reservation(1, hours=5)
+    assert Reservations((seen, reservation(2))).without([seen]).entries == (reservation(2),)
+    assert Reservations((renewed,)).without([seen]).entries == (renewed,)
+
+
+def test_json_form_is_read_back() -> None:
+    """What one run writes another run reads, to the last field."""
+    reserved = many(3, wanted=spec(tier=Tier.PREEMPTIBLE))
+    assert Reservations.from_json(json.loads(json.dumps(reserved.to_json()))) == reserved
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: data.update(version=2),
+        lambda data: data.pop("reservations"),
+        lambda data: data["reservations"][0].pop("zone"),
+        lambda data: data["reservations"][0].update(tier="free"),
+        lambda data: data["reservations"][0].update(expires_at="2026-11-27T12:00:00"),
+        lambda data: data["reservations"].append("v2-8"),
+    ],
+)
+def test_damaged_object_is_unknown_not_empty(spoil: Callable[[dict[str, Any]], None]) -> None:
+    """An object that cannot be read stops every create and says what to do, because it may hold the whole grant."""
+    data = many(2).to_json()
+    spoil(data)
+    with pytest.raises(GrantUnknown, match="when no run is in progress, delete it"):
+        Reservations.from_json(data)

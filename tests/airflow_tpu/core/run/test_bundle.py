@@ -1,0 +1,123 @@
+"""A bundle holds what a script needs and nothing that varies by itself."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from airflow_tpu.core.run import bundle as module
+from airflow_tpu.core.run.bundle import Bundle, RunnerArchive
+from airflow_tpu.errors import ConfigError
+
+
+def members(bundle: Bundle) -> dict[str, tarfile.TarInfo]:
+    """The members of a bundle by name."""
+    with tarfile.open(fileobj=io.BytesIO(bundle.data)) as tar:
+        return {member.name: member for member in tar}
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Path:
+    """A folder of scripts."""
+    folder = tmp_path / "train"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "digits.py").write_text("import lib.data\n")
+    (folder / "lib" / "data.py").write_text("DATA = 1\n")
+    return folder
+
+
+def test_a_script_travels_with_its_neighbours(train: Path) -> None:
+    """Modules beside and below the script are in the bundle, so that it can import them."""
+    assert set(members(Bundle.build(train / "digits.py"))) == {"digits.py", "lib/data.py"}
+
+
+def test_what_is_nobodys_business_stays_behind(train: Path) -> None:
+    """Caches, hidden files, keys, links and devices are not in the bundle."""
+    (train / "__pycache__").mkdir()
+    (train / "__pycache__" / "x.pyc").touch()
+    (train / ".git").mkdir()
+    (train / ".git" / "config").touch()
+    (train / ".env").touch()
+    (train / "tls.key").touch()
+    (train / "link.py").symlink_to("/etc/passwd")
+    os.mkfifo(train / "fifo.py")
+    assert set(members(Bundle.build(train / "digits.py"))) == {"digits.py", "lib/data.py"}
+
+
+def test_the_same_files_give_the_same_bytes(train: Path, tmp_path: Path) -> None:
+    """Times, owners and the order of the directory do not show in the digest; contents and names do."""
+    first = Bundle.build(train / "digits.py")
+    copy = tmp_path / "copy"
+    (copy / "lib").mkdir(parents=True)
+    for name in ("lib/data.py", "digits.py"):
+        (copy / name).write_bytes((train / name).read_bytes())
+        os.utime(copy / name, (1, 1))
+    assert Bundle.build(copy / "digits.py").sha256 == first.sha256
+    (copy / "digits.py").write_text("pass\n")
+    assert Bundle.build(copy / "digits.py").sha256 != first.sha256
+
+
+def test_requirements_come_to_the_top(train: Path, tmp_path: Path) -> None:
+    """The requirements file is in the bundle under one name, wherever it was."""
+    requirements = tmp_path / "requirements-tpu.txt"
+    requirements.write_text("numpy\n")
+    bundle = Bundle.build(train / "digits.py", requirements=requirements)
+    assert bundle.has_requirements
+    assert "requirements.txt" in members(bundle)
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("a.py", ("python3", "./a.py", "--x")),
+        ("-rf.py", ("python3", "./-rf.py", "--x")),
+        ("sub dir/it's.py", ("python3", "./sub dir/it's.py", "--x")),
+        ("train.sh", ("bash", "./train.sh", "--x")),
+        ("model.jl", ("julia", "./model.jl", "--x")),
+        ("학습", ("./학습", "--x")),
+    ],
+)
+def test_the_command_fits_the_script(tmp_path: Path, name: str, command: tuple[str, ...]) -> None:
+    """The interpreter follows from the name, and no name can be taken for an option."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    assert Bundle.build(tmp_path / name, tmp_path).command(["--x"]) == command
+
+
+def test_a_script_that_runs_by_itself_is_executable(tmp_path: Path) -> None:
+    """A script without a known ending can be executed on the worker, whatever its mode was here."""
+    (tmp_path / "train").touch(mode=0o600)
+    (tmp_path / "notes.txt").touch(mode=0o600)
+    modes = {name: member.mode for name, member in members(Bundle.build(tmp_path / "train")).items()}
+    assert modes == {"train": 0o755, "notes.txt": 0o644}
+
+
+def test_missing_files_are_all_named(tmp_path: Path) -> None:
+    """A script and a requirements file that are not there give one error with two faults."""
+    with pytest.raises(ConfigError) as caught:
+        Bundle.build(tmp_path / "a.py", requirements=tmp_path / "r.txt")
+    assert [fault.field for fault in caught.value.faults] == ["script", "requirements"]
+
+
+def test_a_script_outside_its_root_is_refused(train: Path) -> None:
+    """A root that does not contain the script is a mistake."""
+    with pytest.raises(ConfigError, match="is not below"):
+        Bundle.build(train / "digits.py", train / "lib")
+
+
+def test_data_beside_the_script_is_too_much(train: Path) -> None:
+    """A big file in the folder is refused with its name and size: data belongs into a bucket."""
+    with (train / "images.npz").open("wb") as file:
+        file.truncate(module.SIZE_LIMIT + 1)
+    with pytest.raises(ConfigError, match=r"images\.npz \(33,554,433 bytes\)"):
+        Bundle.build(train / "digits.py")
+
+
+def test_the_runner_needs_its_entry_point(tmp_path: Path) -> None:
+    """A directory without runner.py is not packed."""
+    with pytest.raises(FileNotFoundError):
+        RunnerArchive.build(tmp_path)

@@ -1,0 +1,143 @@
+"""How a run ended and what that means, by the exit-code contract."""
+
+from __future__ import annotations
+
+import json
+import signal
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airflow_tpu import protocol
+from airflow_tpu.core.run.result import RunResult, classify_exit
+from airflow_tpu.errors import (
+    AcceleratorMissing,
+    AccessDenied,
+    ConnectionFailed,
+    DeadlineExceeded,
+    NothingProduced,
+    RunFailed,
+    RunInterrupted,
+    RunStopped,
+    StorageUnreachable,
+    TPUError,
+)
+
+CONTRACT: list[tuple[dict[str, Any], type[TPUError] | None]] = [
+    ({"exit_code": 0}, None),
+    ({"exit_code": 0, "deadline": True}, None),
+    ({"exit_code": 0, "missing_artifacts": ("model",)}, NothingProduced),
+    ({"exit_code": 1}, RunFailed),
+    ({"exit_code": 2}, RunFailed),
+    ({"exit_code": 64}, RunFailed),
+    ({"exit_code": 65}, RunFailed),
+    ({"exit_code": 66}, RunFailed),
+    ({"exit_code": 69}, AcceleratorMissing),
+    ({"exit_code": 70}, RunFailed),
+    ({"exit_code": 74}, StorageUnreachable),
+    ({"exit_code": 74, "phase": "restore"}, StorageUnreachable),
+    ({"exit_code": 77, "phase": "restore"}, AccessDenied),
+    ({"exit_code": 77}, RunFailed),
+    ({"exit_code": 75}, RunInterrupted),
+    ({"exit_code": 76}, RunInterrupted),
+    ({"exit_code": 75, "deadline": True}, DeadlineExceeded),
+    ({"exit_code": 124}, ConnectionFailed),
+    ({"exit_code": 126}, RunFailed),
+    ({"exit_code": 127}, RunFailed),
+    ({"exit_code": 129}, RunInterrupted),
+    ({"exit_code": 130}, RunInterrupted),
+    ({"exit_code": 134}, RunFailed),
+    ({"exit_code": 137}, RunInterrupted),
+    ({"exit_code": 139}, RunFailed),
+    ({"exit_code": 143}, RunInterrupted),
+    ({"exit_code": 255}, ConnectionFailed),
+    ({"exit_code": 1, "stopped": True}, RunInterrupted),
+    ({"exit_code": 75, "stopped": True, "stop_command": True}, RunStopped),
+    ({"exit_code": None, "signal": 9, "stopped": True, "stop_command": True}, RunStopped),
+    ({"exit_code": 75, "phase": "setup", "stopped": True, "stop_command": True}, RunStopped),
+    ({"exit_code": 0, "stopped": True, "stop_command": True}, None),
+    ({"exit_code": 75, "stopped": True, "stop_command": True, "deadline": True}, DeadlineExceeded),
+    ({"exit_code": 1, "phase": "setup"}, RunFailed),
+    ({"exit_code": 75, "phase": "setup", "stopped": True}, RunInterrupted),
+    ({"exit_code": 137, "phase": "setup"}, RunInterrupted),
+    ({"exit_code": None, "signal": signal.SIGKILL, "phase": "setup"}, RunInterrupted),
+    ({"exit_code": None, "signal": signal.SIGKILL}, RunInterrupted),
+    ({"exit_code": None, "signal": signal.SIGTERM}, RunInterrupted),
+    ({"exit_code": None, "signal": signal.SIGHUP}, RunInterrupted),
+    ({"exit_code": None, "signal": signal.SIGINT}, RunInterrupted),
+    ({"exit_code": None, "signal": signal.SIGTERM, "deadline": True}, DeadlineExceeded),
+    ({"exit_code": None, "signal": signal.SIGSEGV}, RunFailed),
+    ({"exit_code": None, "signal": signal.SIGABRT}, RunFailed),
+    ({"exit_code": None, "signal": signal.SIGPIPE}, RunFailed),
+    ({"exit_code": None, "signal": 64}, RunFailed),
+]
+
+
+@pytest.mark.parametrize(("fields", "leaf"), CONTRACT, ids=lambda value: str(value)[:40])
+def test_the_contract(fields: dict[str, Any], leaf: type[TPUError] | None) -> None:
+    """Each way to end has one meaning."""
+    error = classify_exit(RunResult(**fields))
+    assert (None if error is None else type(error)) is leaf
+
+
+def test_a_failure_shows_exit_code_and_last_lines() -> None:
+    """The person sees in the task's error what the script said last."""
+    error = classify_exit(RunResult(exit_code=1), tail="ValueError: no such column")
+    assert isinstance(error, RunFailed)
+    assert error.exit_code == 1
+    assert "exit code 1" in str(error)
+    assert "ValueError: no such column" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("fields", "hint"),
+    [
+        ({"exit_code": 70}, "diverged"),
+        ({"exit_code": 127}, "line ends"),
+        ({"exit_code": 139}, "libtpu"),
+        ({"exit_code": None, "signal": signal.SIGKILL}, "out of memory"),
+        ({"exit_code": None, "signal": signal.SIGSEGV}, "SIGSEGV"),
+        ({"exit_code": 0, "missing_artifacts": ("model", "metrics.json")}, "model, metrics.json"),
+        ({"exit_code": 1, "phase": "setup"}, "requirements"),
+    ],
+)
+def test_a_hint_goes_with_it(fields: dict[str, Any], hint: str) -> None:
+    """The message says what such an end usually means."""
+    assert hint in str(classify_exit(RunResult(**fields)))
+
+
+def test_the_runners_result_is_read() -> None:
+    """Every field that the protocol names is read or knowingly left, and later fields are ignored."""
+    data = dict.fromkeys(protocol.RESULT_FIELDS)
+    data |= {"exit_code": 0, "signal_name": "", "phase": "run", "missing_artifacts": [], "new": 1}
+    data |= {"stopped": True, "deadline": False, "started_at": 10.0, "ended_at": 25.5, "log_size": 7}
+    result = RunResult.from_json(data)
+    assert (result.exit_code, result.stopped, result.seconds, result.log_size) == (0, True, 15.5, 7)
+    assert RunResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+
+
+@pytest.mark.parametrize("data", [{}, {"exit_code": None, "signal": None}, {"exit_code": 0, "signal": 9}])
+def test_a_result_says_one_thing(data: dict[str, Any]) -> None:
+    """Neither an exit code nor a signal, or both, is no result."""
+    with pytest.raises(ValueError, match="exit code or a signal"):
+        RunResult.from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("code", "seconds_before", "error"),
+    [(75, 30, DeadlineExceeded), (76, 5, DeadlineExceeded), (75, -2, DeadlineExceeded), (75, 600, RunInterrupted)],
+)
+def test_script_that_stops_for_its_deadline_is_not_tried_again(
+    code: int, seconds_before: float, error: type[TPUError]
+) -> None:
+    """A script that watches the deadline stops a grace before it; long before it somebody else has stopped it."""
+    deadline = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
+    result = RunResult(code, ended_at=deadline.timestamp() - seconds_before)
+    assert type(classify_exit(result.judged_by(deadline))) is error
+
+
+def test_finished_run_is_not_overdue() -> None:
+    """A run that is done a second before its deadline is done."""
+    deadline = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
+    assert classify_exit(RunResult(0, ended_at=deadline.timestamp() - 1).judged_by(deadline)) is None

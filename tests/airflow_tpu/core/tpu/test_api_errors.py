@@ -1,0 +1,134 @@
+"""Real texts of the Cloud TPU API and what they mean for the next try."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_tpu.core.tpu.api_errors import classify
+from airflow_tpu.errors import (
+    AccessDenied,
+    ConfigError,
+    NameTaken,
+    NotOffered,
+    QuotaExceeded,
+    QuotaZero,
+    RateLimited,
+    ResourceNotFound,
+    Retry,
+    StockOut,
+    TPUError,
+    TransientError,
+)
+
+NO_CAPACITY = (
+    'There is no more capacity in the zone "us-central2-b"; you can try in another zone where Cloud TPU is offered'
+)
+QUOTA = "TPUV2sPreemptiblePodPerProjectPerRegionForTPUAPI"
+BAD_TYPE = (
+    "Cloud TPU received a bad request. The requested accelerator configuration for accelerator type, "
+    '"v2-9", could not be found in the zonal accelerator configurations for "us-central1-f"'
+)
+
+# Texts from public reports, by what they mean. Codes are google.rpc codes or HTTP status.
+TABLE: list[tuple[int, str, str, type[TPUError]]] = [
+    (8, NO_CAPACITY, "", StockOut),
+    (8, f"{NO_CAPACITY}, or you can queue your request to get capacity when available. [EID: 0x1f2e]", "", StockOut),
+    (8, "Insufficient reserved capacity. Contact customer support to increase your reservation.", "", StockOut),
+    (9, "Insufficient reserved capacity. Contact customer support to increase your reservation.", "", StockOut),
+    (8, "Insufficient capacity.", "", StockOut),
+    (5, "Reservation not found", "", NotOffered),
+    (3, "A target reservation must be specified when the host project has at least one reservation", "", NotOffered),
+    (3, "Queueing is not supported for accelerator type v2-8 in zone us-central1-f", "", NotOffered),
+    (9, "Queueing is not supported for accelerator type v2-8", "", NotOffered),
+    (3, 'FLEX_START provisioning model is not supported for accelerator type "v2-8" in location "z"', "", NotOffered),
+    (8, f"Quota limit '{QUOTA}' has been exceeded. Limit: 16 in region us-central1.", "", QuotaExceeded),
+    (429, f"Quota limit '{QUOTA}' has been exceeded. Limit: 16 in zone us-central1-f. [EID: 0xab]", "", QuotaExceeded),
+    (8, f"Quota '{QUOTA}' exhausted. Limit 16 in zone us-central1-f", "", QuotaExceeded),
+    (8, f"Quota limit '{QUOTA}' has been exceeded. Limit: 0 in region us-central1. [EID: 0xab]", "", QuotaZero),
+    (8, f"Quota '{QUOTA}' exhausted. Limit 0 in zone us-central1-f", "", QuotaZero),
+    (8, "Quota 'TPUV5sLitepodServingPerProjectPerZoneForTPUAPI' exhausted. Limit 4 in zone z", "", QuotaExceeded),
+    (8, "Quota limit 'Q' has been exceeded. Limit: 0.5 in zone z", "", QuotaExceeded),
+    (8, "Maximum number of CreateNode requests per minute has been reached", "", RateLimited),
+    (429, "Too many requests", "RATE_LIMIT_EXCEEDED", RateLimited),
+    (8, "", "", RateLimited),
+    (9, "You have reached IN_USE_ADDRESSES limit.", "", QuotaZero),
+    (13, "an internal error has occurred", "", TransientError),
+    (500, "an internal error has occurred [EID: 0x77]", "", TransientError),
+    (3, 'Cloud TPU received an invalid AcceleratorType, "v2-9" for zone "z". Valid values are "v2-8"', "", NotOffered),
+    (3, BAD_TYPE, "", NotOffered),
+    (3, 'Cloud TPU received an invalid argument. The field "TensorflowVersion" cannot be "2.4".', "", NotOffered),
+    (5, 'The "RuntimeVersion" value "tpu-vm-tf-2.4" was not found.', "", NotOffered),
+    (3, 'The "runtime_version" value "tpu-vm-tf-2.4" was not found.', "", NotOffered),
+    (7, "Permission denied on 'locations/us-central2-b' (or it may not exist).", "", AccessDenied),
+    (7, "denied", "LOCATION_POLICY_VIOLATED", AccessDenied),
+    (403, "Cloud TPU API has not been used in project 12 before or it is disabled. Enable it", "", AccessDenied),
+    (7, "off", "SERVICE_DISABLED", AccessDenied),
+    (7, "Permission 'tpu.nodes.create' denied on resource", "", AccessDenied),
+    (9, "Constraint constraints/gcp.resourceLocations violated for projects/p", "", AccessDenied),
+    (3, "Constraint constraints/gcp.resourceLocations violated for projects/p", "", AccessDenied),
+    (403, "cannot create a TPU Node on a project linked to a free-trial billing account", "", AccessDenied),
+    (16, "Request had invalid authentication credentials", "", AccessDenied),
+    (2, "('invalid_grant: Token has been expired or revoked.')", "", AccessDenied),
+    (2, "Reauthentication failed", "", AccessDenied),
+    (400, "Your request to provision TPU Node has been denied. Please migrate to TPU VM Architecture", "", NotOffered),
+    (6, "Resource already exists", "", NameTaken),
+    (409, "ALREADY_EXISTS: nodes/n", "", NameTaken),
+    (409, "an update is in progress", "", TransientError),
+    (10, "aborted", "", TransientError),
+    (5, "Resource 'projects/p/locations/z/nodes/n' was not found", "", ResourceNotFound),
+    (404, 'The "GuestAttributes" value "hostkeys/" was not found.', "", ResourceNotFound),
+    (3, "something is wrong with the request", "", NotOffered),
+    (12, "not implemented", "", NotOffered),
+    (9, "the queued resource has nodes", "", TransientError),
+    (14, "failed to connect to all addresses", "", TransientError),
+    (503, "", "", TransientError),
+    (4, "Deadline Exceeded", "", TransientError),
+    (1, "cancelled", "", TransientError),
+    (99, "a code from the future", "", TransientError),
+]
+
+
+@pytest.mark.parametrize(("code", "message", "reason", "leaf"), TABLE)
+def test_every_known_text_has_its_leaf(code: int, message: str, reason: str, leaf: type[TPUError]) -> None:
+    """The class follows from code, text and reason together."""
+    assert type(classify(code, message, reason)) is leaf
+
+
+@pytest.mark.parametrize(
+    "message", ["No default subnetwork was found in region us-central1", "x does not have a subnetwork"]
+)
+def test_a_missing_subnetwork_is_a_fault_of_the_configuration(message: str) -> None:
+    """It names the field to fill in."""
+    error = classify(3, message)
+    assert isinstance(error, ConfigError)
+    assert error.faults[0].field == "subnetwork"
+
+
+def test_the_whole_text_is_kept() -> None:
+    """The error id, the resource, the code and the reason are in the message, for Google's support and for people."""
+    error = classify(8, f"{NO_CAPACITY} [EID: 0x1f2e]", "SOME_REASON", "nodes/n")
+    for part in ("[EID: 0x1f2e]", "nodes/n", "code 8", "SOME_REASON", "Wait"):
+        assert part in str(error)
+
+
+def test_the_error_id_does_not_decide() -> None:
+    """An id that happens to read like something else is ignored."""
+    assert type(classify(8, "Quota 'Q' exhausted. Limit 16 in zone z [EID: 0x0]")) is QuotaExceeded
+
+
+def test_final_and_passing_are_told_apart() -> None:
+    """A closed zone and a switched-off API give different advice, a stock-out may pass and a zero quota does not."""
+    closed, off = classify(7, "Permission denied on 'locations/z'"), classify(7, "", "SERVICE_DISABLED")
+    assert str(closed) != str(off)
+    assert classify(8, NO_CAPACITY).retry is Retry.LATER
+    assert classify(8, "Quota 'Q' exhausted. Limit 0 in zone z").retry is Retry.NEVER
+
+
+@given(st.integers(-5, 600), st.text(max_size=80), st.text(max_size=20))
+def test_any_answer_is_classified(code: int, message: str, reason: str) -> None:
+    """Whatever the API says becomes an error with a message, never an exception of another kind."""
+    error = classify(code, message, reason)
+    assert isinstance(error, TPUError)
+    assert message.strip() in str(error)

@@ -1,0 +1,161 @@
+"""From everything that is known of a TPU and a run to one leaf of the error tree."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+
+import pytest
+
+from airflow_tpu.core.run.result import RunResult, classify_exit
+from airflow_tpu.core.tpu.outcome import UNREACHABLE_LIMIT, Witness, final_error, loss_of, silence_of
+from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
+from airflow_tpu.errors import (
+    AcceleratorMissing,
+    ConnectionFailed,
+    HostLost,
+    RunFailed,
+    RunInterrupted,
+    RunStopped,
+    StorageUnreachable,
+    TPUError,
+    TPULost,
+    TPUMaintenance,
+    TPUPreempted,
+    TPUStopped,
+    TPUVanished,
+)
+
+NAME = "projects/p/locations/us-central1-f/nodes/train-1"
+AT = dt.datetime(2026, 11, 28, 3, 0, tzinfo=dt.UTC)
+SICK = "UNHEALTHY_MAINTENANCE"
+SOON, LATE = dt.timedelta(seconds=30), UNREACHABLE_LIMIT + dt.timedelta(seconds=1)
+
+Leaf = type[TPUError] | None
+
+
+def witness(state: str | None, health: str = "", tier: str = "spot", queued: str = "") -> Witness:
+    """What the API says; ``queued`` is state and initiator of a queued resource."""
+    node = None if state is None else TPUView(NAME, "train-1", "us-central1-f", state, health, tier=Tier(tier))
+    request_state, _, initiator = queued.partition(" ")
+    name = NAME.replace("/nodes/", "/queuedResources/")
+    request = QueuedView(name, "train-1", "us-central1-f", request_state, initiator=initiator) if queued else None
+    return Witness(NAME, node, request, AT)
+
+
+STATES: list[tuple[Witness, Leaf]] = [
+    *((witness(state), None) for state in ("READY", "CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING")),
+    (witness("READY", "HEALTHY"), None),
+    (witness("READY", SICK), None),
+    (witness("READY", "TIMEOUT"), None),
+    (witness("READY", "99"), None),
+    (witness("99"), None),
+    (witness("READY", queued="SUSPENDING SERVICE"), None),
+    *((witness("PREEMPTED", tier=tier), TPUPreempted) for tier in ("spot", "preemptible", "on-demand")),
+    (witness("PREEMPTED", SICK), TPUPreempted),
+    (witness("TERMINATED"), TPUPreempted),
+    (witness("TERMINATED", tier="preemptible"), TPUPreempted),
+    (witness("TERMINATED", tier="on-demand"), TPUMaintenance),
+    (witness("TERMINATED", SICK), TPUMaintenance),
+    *((witness(state), TPUPreempted) for state in ("STOPPING", "STOPPED", "HIDING", "HIDDEN")),
+    *((witness(state, tier="on-demand"), TPUStopped) for state in ("STOPPING", "STOPPED")),
+    (witness("STOPPED", SICK, "on-demand"), TPUMaintenance),
+    (witness("UNKNOWN"), HostLost),
+    (witness("UNKNOWN", tier="on-demand"), HostLost),
+    (witness("DELETING"), TPUVanished),
+    (witness("DELETING", queued="SUSPENDING SERVICE"), TPUPreempted),
+    (witness("DELETING", queued="SUSPENDING USER"), TPUVanished),
+    (witness("PREEMPTED", queued="SUSPENDED USER"), TPUVanished),
+    (witness("TERMINATED", tier="on-demand", queued="SUSPENDED SERVICE"), TPUPreempted),
+    (witness(None), TPUVanished),
+    (witness(None, queued="ACTIVE"), TPUVanished),
+    (witness(None, queued="SUSPENDING SERVICE"), TPUPreempted),
+    (witness(None, queued="SUSPENDED SERVICE"), TPUPreempted),
+    (witness(None, queued="SUSPENDED"), TPUPreempted),
+    (witness(None, queued="SUSPENDED USER"), TPUVanished),
+]
+
+
+def leaf_of(error: TPUError | None) -> Leaf:
+    """Class of an error."""
+    return None if error is None else type(error)
+
+
+def described(seen: Witness) -> str:
+    """Name of a row."""
+    node, queued = seen.node, seen.queued
+    words = ["absent"] if node is None else [node.state, node.health, str(node.tier)]
+    return "-".join(filter(None, [*words, *([queued.state, queued.initiator] if queued else [])]))
+
+
+@pytest.mark.parametrize(("seen", "leaf"), STATES, ids=[described(seen) for seen, _ in STATES])
+def test_what_the_api_says_of_a_node(seen: Witness, leaf: Leaf) -> None:
+    """Node, health and queued resource together name the loss and the instant at which it was seen."""
+    lost = loss_of(seen)
+    assert leaf_of(lost) is leaf
+    assert lost is None or lost.at == AT
+
+
+@pytest.mark.parametrize(("seen", "leaf"), STATES, ids=[described(seen) for seen, _ in STATES])
+def test_a_connection_error_alone_decides_nothing(seen: Witness, leaf: Leaf) -> None:
+    """While the worker has not been silent for long, only the API's word counts."""
+    assert leaf_of(silence_of(seen, SOON)) is leaf
+
+
+SILENT: list[tuple[Witness, Leaf]] = [
+    (witness("READY"), HostLost),
+    (witness("READY", "HEALTHY", "on-demand"), HostLost),
+    (witness("READY", "TIMEOUT"), HostLost),
+    (witness("99"), HostLost),
+    (witness("READY", SICK), TPUMaintenance),
+    (witness("REPAIRING"), TPUMaintenance),
+    (witness("REPAIRING", SICK), TPUMaintenance),
+    (witness("PREEMPTED"), TPUPreempted),
+    (witness(None), TPUVanished),
+]
+
+
+@pytest.mark.parametrize(("seen", "leaf"), SILENT, ids=[described(seen) for seen, _ in SILENT])
+def test_silence_of_a_machine_that_the_api_calls_ready(seen: Witness, leaf: Leaf) -> None:
+    """A worker that has been silent for too long is lost, whatever the API says; maintenance is waited for."""
+    assert leaf_of(silence_of(seen, LATE)) is leaf
+
+
+def test_silent_host_is_charged_until_it_is_deleted() -> None:
+    """A host that is still READY has no end yet: the delete is its end."""
+    lost = silence_of(witness("READY"), LATE)
+    assert lost is not None
+    assert lost.at is None
+
+
+RESULTS: list[tuple[RunResult, Leaf]] = [
+    (RunResult(0), None),
+    (RunResult(1), RunFailed),
+    (RunResult(None, 11), RunFailed),
+    (RunResult(69), AcceleratorMissing),
+    (RunResult(74), StorageUnreachable),
+    (RunResult(75), RunInterrupted),
+    (RunResult(137), RunInterrupted),
+    (RunResult(None, 15), RunInterrupted),
+    (RunResult(255), ConnectionFailed),
+]
+LOSSES: list[TPULost | None] = [None, TPUPreempted("gone", AT), TPUMaintenance("down", AT), TPUVanished("away", AT)]
+
+
+@pytest.mark.parametrize(("ended", "lost"), [*itertools.product(RESULTS, LOSSES)])
+def test_exit_code_and_node_together(ended: tuple[RunResult, Leaf], lost: TPULost | None) -> None:
+    """A run that ended badly on a lost TPU is the TPU's loss, with both texts; a success stays one."""
+    result, own = ended
+    error = final_error(classify_exit(result), lost)
+    assert leaf_of(error) is (own if own is None or lost is None else type(lost))
+    if error is not None and lost is not None:
+        assert isinstance(error, TPULost)
+        assert (error.at, str(lost) in str(error), result.how in str(error)) == (AT, True, True)
+
+
+def test_a_persons_stop_outlives_the_tpu() -> None:
+    """A run that somebody stopped is not started again because its TPU was taken away right after."""
+    error = classify_exit(RunResult(75, stopped=True, stop_command=True, last_durable_step=40))
+    assert isinstance(error, RunStopped)
+    assert "step 40 is safe" in str(error)
+    assert final_error(error, TPUPreempted("gone", AT)) is error

@@ -1,0 +1,95 @@
+"""One answer from node, queued resource and operation together."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from airflow_tpu.core.tpu.readiness import Sighting, Wait, judge, spoken
+from airflow_tpu.core.tpu.spec import Endpoint, QueuedView, Tier, TPUView
+from airflow_tpu.errors import StockOut, TPUPreempted, TPUVanished
+
+NAME = "projects/p/locations/us-central1-f/nodes/train-1"
+
+
+def node(state: str, health: str = "HEALTHY", endpoints: int = 1) -> TPUView:
+    """A node of one worker in this state."""
+    workers = (Endpoint("10.0.0.1"),) * endpoints
+    return TPUView(NAME, "train-1", "us-central1-f", state, health, tier=Tier.SPOT, endpoints=workers)
+
+
+def queued(state: str, code: int = 0, message: str = "") -> QueuedView:
+    """A queued resource in this state."""
+    return QueuedView("projects/p/locations/z/queuedResources/train-1", "train-1", "z", state, code, message)
+
+
+def test_ready_and_healthy_node_is_ready_even_if_its_operation_never_ends() -> None:
+    """The node's state is the truth; an operation that is never done does not hold the run back."""
+    assert judge(Sighting(node("READY"))).ready == node("READY")
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (Sighting(node("CREATING", "")), "now CREATING"),
+        (Sighting(node("READY", "UNHEALTHY_MAINTENANCE")), "UNHEALTHY_MAINTENANCE"),
+        (Sighting(node("READY", endpoints=0)), "now READY"),
+        (Sighting(node("99")), "now 99"),
+        (Sighting(None, queued("WAITING_FOR_RESOURCES"), is_queued=True), "now WAITING_FOR_RESOURCES"),
+        (Sighting(None, None, is_queued=True), "the API to show the node"),
+        (Sighting(None), "the API to show the node"),
+    ],
+)
+def test_waits_for_what_may_still_come(seen: Sighting, words: str) -> None:
+    """Whatever may still become READY, an unknown state included, is waited for, and the line says what is seen."""
+    verdict = judge(seen)
+    assert verdict.ready is None
+    assert verdict.error is None
+    assert words in verdict.waiting_for
+
+
+@pytest.mark.parametrize(
+    ("seen", "error"),
+    [
+        (Sighting(node("PREEMPTED")), TPUPreempted),
+        (Sighting(node("TERMINATED")), TPUPreempted),
+        (Sighting(None, queued("SUSPENDED"), is_queued=True), TPUPreempted),
+        (Sighting(None, queued("FAILED", 8, 'There is no more capacity in the zone "z"'), is_queued=True), StockOut),
+        (Sighting(None, operation_done=True), TPUVanished),
+        (Sighting(None, None, is_queued=True, operation_done=True), TPUVanished),
+        (Sighting(node("CREATING", ""), operation_done=True, operation_error=StockOut("none")), StockOut),
+    ],
+)
+def test_gives_up_on_what_cannot_come(seen: Sighting, error: type[Exception]) -> None:
+    """A lost node, a dead queued resource and a failed operation end the wait with an error of the tree."""
+    assert isinstance(judge(seen).error, error)
+
+
+def test_wait_line_says_since_when_next_check_and_deadline() -> None:
+    """A person who opens the log sees how long it has waited, when it looks again and when it gives up."""
+    since = dt.datetime(2026, 11, 27, 1, 0, 0, tzinfo=dt.UTC)
+    wait = Wait(since, since + dt.timedelta(hours=2))
+    line = wait.line("the node", since + dt.timedelta(seconds=90), 15)
+    assert line == (
+        "waiting for the node: 90 s since 01:00:00 UTC, next check in 15 s, giving up at 2026-11-27 03:00 UTC"
+    )
+
+
+def test_wait_of_days_names_its_first_day() -> None:
+    """Since two days ago is told in days, and with the date."""
+    since = dt.datetime(2026, 11, 25, 1, 0, 0, tzinfo=dt.UTC)
+    line = Wait(since, since + dt.timedelta(days=9)).line("capacity", since + dt.timedelta(days=2, hours=3), 1799.6)
+    assert line == (
+        "waiting for capacity: 2 d 3 h since 2026-11-25 01:00 UTC, next check in 30 min, "
+        "giving up at 2026-12-04 01:00 UTC"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h 0 min"), (172800, "2 d 0 h")],
+)
+def test_spans_are_told_in_the_units_that_matter(seconds: int, words: str) -> None:
+    """Each unit takes over where the smaller one would have three digits or so."""
+    assert spoken(seconds) == words

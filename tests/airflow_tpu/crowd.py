@@ -1,0 +1,94 @@
+"""Many processes that take from one grant in the same moment, as the tasks of many DAG runs do.
+
+Usage: ``python -m tests.airflow_tpu.crowd COUNT SPEC...``, each SPEC the JSON of a
+:class:`airflow_tpu.core.tpu.spec.TPUSpec`; the connection ``google_cloud_default`` leads to the bucket. Every process
+asks for each of them once, by a run of its own. Prints, for each SPEC, the digests of the runs that got one and the
+refusals of the others, as JSON.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import gc
+import json
+import sys
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
+from typing import Any
+
+from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.core.tpu.spec import TPUSpec
+from airflow_tpu.errors import GrantViolation
+from airflow_tpu.hooks.artifacts import ArtifactsHook
+from airflow_tpu.lifecycle.ensure_tpu import Order
+from airflow_tpu.lifecycle.project_snapshot import Census
+from airflow_tpu.stores.grants import load_catalogue, load_grant, store_root
+from airflow_tpu.stores.reservations import ReservationStore
+
+NOBODY = Census((), (), ())
+"""What the API shows: nobody's TPU yet, so that only the reservations tell one run of another."""
+
+Answer = tuple[str, str]
+"""The digest of a run and, empty if it got what it asked for, the refusal."""
+
+
+class Crowd:
+    """What every process knows.
+
+    :param start: where all of them wait for one another.
+    :param orders: what each asks for.
+    """
+
+    def __init__(self, start: Barrier, orders: list[Order]) -> None:
+        self._start, self._orders = start, orders
+
+    def ask(self, number: int) -> list[Answer]:
+        """Ask for everything, one after another, through a connection of this process alone."""
+        mine = store()
+        self._start.wait(60)
+        return [take(mine, order, f"run {number} of {order.spec}") for order in self._orders]
+
+
+def store() -> ReservationStore:
+    """The store as one process has it: a connection of its own; it tries again at once."""
+    return ReservationStore(ArtifactsHook(), store_root(load_grant()), patience=120.0, pause=0.05)
+
+
+def take(mine: ReservationStore, order: Order, run: str) -> Answer:
+    """Do what the lease task of a run does."""
+    now = dt.datetime.now(dt.UTC)
+    lease = Lease(RunKey("tpu_train", run), "token", now + dt.timedelta(hours=1), order.spec.zone)
+    try:
+        order.reserve(mine, NOBODY, lease, now)
+    except GrantViolation as refusal:
+        return lease.key.digest, str(refusal)
+    return lease.key.digest, ""
+
+
+def order_of(spec: TPUSpec) -> Order:
+    """What one run asks for."""
+    return Order(spec, load_catalogue().types[spec.accelerator_type], load_grant(), {}, "", "trainer:ssh-ed25519 AAAA")
+
+
+_crowd: list[Crowd] = []  # what the forked processes inherit
+
+
+def ask(number: int) -> list[Answer]:
+    """In one of the processes: do its part."""
+    return _crowd[0].ask(number)
+
+
+def main(count: int, specs: list[dict[str, Any]]) -> None:
+    """Fork so many processes, let them start together, print what became of them."""
+    context = get_context("fork")  # this process has no thread
+    _crowd.append(Crowd(context.Barrier(count), [order_of(TPUSpec.from_json(spec)) for spec in specs]))
+    store().read()  # imports Google's client, once for all
+    gc.freeze()
+    with context.Pool(count) as pool:
+        answers = pool.map(ask, range(count), chunksize=1)  # nobody gets two: each waits for all the others
+    sys.stdout.write(json.dumps(list(zip(*answers, strict=True))))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), [json.loads(spec) for spec in sys.argv[2:]])

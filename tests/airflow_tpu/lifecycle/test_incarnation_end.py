@@ -1,0 +1,117 @@
+"""The end of a TPU whose delete fails, is tried again, or is watched by somebody who dies meanwhile."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+
+import pytest
+
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
+from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.tpu.spec import Tier, TPUView
+from airflow_tpu.errors import AccessDenied
+from airflow_tpu.lifecycle.incarnation_end import Ending, noted, noted_ends, settled
+from airflow_tpu.lifecycle.project_snapshot import take_census
+from airflow_tpu.lifecycle.release import close_incarnations, closing, delete_seen, endings_of
+from airflow_tpu.lifecycle.wait import until_gone, until_ready
+from tests.airflow_tpu.site import KEY, Site, pace
+
+FIRST = KEY.node_id(1)
+NOON = dt.datetime(2026, 5, 1, 12, tzinfo=dt.UTC)
+LATER = NOON + dt.timedelta(minutes=1)
+LEASE = Lease(KEY, "token", NOON + dt.timedelta(hours=6), "us-central1-f").with_life(FIRST, ready_at=NOON)
+
+
+def ending(reason: EndReason, at: dt.datetime = NOON) -> Ending:
+    """An end by the API's clock."""
+    return Ending(FIRST, at, reason, TimeSource.API)
+
+
+async def test_a_delete_that_fails_ends_nothing(site: Site, client: TPUClient) -> None:
+    """A TPU that is READY again after a failed delete is charged in the ledger until the delete that succeeds."""
+    target = await site.provisioner(client).ensure(site.order(), site.lease())
+    arrival = await until_ready(client, target, pace())
+    lease = site.leases.update(
+        site.leases.read(KEY), lambda now: now.with_life(FIRST, ready_at=arrival.ready_at, source=arrival.source)
+    )
+    site.cloud.add_fault("tpu.operation", {"verb": "delete"}, action="error", code=13)
+    asked = await delete_seen(client, await take_census(client), KEY)
+    (first,) = asked.endings
+    await until_gone(client, KEY, pace(), asked)
+    close_incarnations(site.ledger, lease, KEY, asked.endings)
+    (event,) = (event for event in site.ledger.events(KEY) if isinstance(event, Closed))
+    assert event.ready_at is not None
+    assert event.ended_at is not None
+    assert event.ended_at > first.at
+    assert event.end_reason is EndReason.FINISHED
+    assert (event.ended_at - event.ready_at).total_seconds() >= site.ready_seconds() - 0.001
+
+
+@pytest.mark.parametrize("reason", [EndReason.FINISHED, EndReason.FAILED, EndReason.PREEMPTED])
+def test_alive_again_is_a_new_end(reason: EndReason) -> None:
+    """Who finds a TPU alive, or lost, after its delete has failed knows its end better, though not to the second."""
+    later = replace(ending(reason, LATER), source=TimeSource.OBSERVED)
+    assert settled([ending(EndReason.FINISHED)], [ending(reason, LATER)]) == [later]
+
+
+def test_notes_may_come_the_other_way_round() -> None:
+    """What one process has seen before is no news to what another has seen after it, whoever writes first."""
+    first, last = ending(EndReason.FINISHED), ending(EndReason.FINISHED, LATER)
+    assert settled([last], [first]) == [last]
+    assert settled([ending(EndReason.DELETED, LATER)], [first]) == [first]
+
+
+@pytest.mark.parametrize("reason", [EndReason.DELETED, EndReason.NEVER_READY, EndReason.VANISHED])
+def test_our_own_delete_is_no_new_end(reason: EndReason) -> None:
+    """A node that is DELETING because we asked for it has ended when we asked."""
+    assert settled([ending(EndReason.FINISHED)], [ending(reason, LATER)]) == [ending(EndReason.FINISHED)]
+
+
+def test_a_preempted_tpu_has_ended() -> None:
+    """A husk that cannot be deleted at once does not live on in the ledger."""
+    first = ending(EndReason.PREEMPTED)
+    assert settled([first], [ending(EndReason.PREEMPTED, LATER)]) == [first]
+
+
+def test_a_noted_end_outlives_who_noted_it() -> None:
+    """The next try, and the reaper, find the end in the lease, whatever they still see of the TPU themselves."""
+    lease = Lease.from_json(noted(LEASE, [ending(EndReason.FINISHED, LATER)]).to_json())
+    assert noted_ends(lease) == [ending(EndReason.FINISHED, LATER)]
+    opened = Opened(FIRST, KEY.digest, "d", "r", "p", "us-central1-f", "v2-8", 8, Tier.SPOT, "node", 1, "v2", "", NOON)
+    for seen in (None, ending(EndReason.DELETED, LATER + dt.timedelta(hours=1))):
+        event = closing(opened, lease, seen, LATER + dt.timedelta(hours=2))
+        assert (event.end_reason, event.ended_at) == (EndReason.FINISHED, LATER)
+
+
+def test_a_lease_of_an_earlier_version_has_no_end() -> None:
+    """A lease that was written before ends were noted is read like one without."""
+    data = LEASE.to_json()
+    for name in ("ended_at", "end_reason", "end_source"):
+        del data["lives"][FIRST][name]
+    assert Lease.from_json(data) == LEASE
+    assert noted_ends(LEASE) == []
+
+
+def test_an_end_crosses_the_trigger() -> None:
+    """What a trigger hands to its task is the same end."""
+    assert Ending.from_json(ending(EndReason.FAILED).to_json()) == ending(EndReason.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [("READY", EndReason.VANISHED), ("PREEMPTED", EndReason.PREEMPTED), ("CREATING", EndReason.NEVER_READY)],
+)
+def test_what_is_gone_when_it_is_deleted_was_not_alive(state: str, reason: EndReason) -> None:
+    """A list that is behind says nothing new of a TPU that the API no longer knows: its noted end stays."""
+    node = TPUView(f"projects/p/locations/us-central1-f/nodes/{FIRST}", FIRST, "us-central1-f", state)
+    (end,) = endings_of([node], [], {FIRST: None}, LATER)
+    assert end.reason is reason
+    assert settled([ending(EndReason.DELETED)], [end])[0].reason in (EndReason.DELETED, EndReason.PREEMPTED)
+
+
+def test_a_refused_delete_is_no_end() -> None:
+    """What could not be deleted lives on."""
+    node = TPUView(f"projects/p/locations/us-central1-f/nodes/{FIRST}", FIRST, "us-central1-f", "READY")
+    assert list(endings_of([node], [], {FIRST: AccessDenied("no")}, LATER)) == []

@@ -1,0 +1,41 @@
+"""How an incarnation ended, from what two lists say that were not read at the same moment."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from airflow_tpu.core.ledger.events import EndReason, TimeSource
+from airflow_tpu.core.tpu.spec import QueuedView, TPUView
+from airflow_tpu.errors import TransientError
+from airflow_tpu.lifecycle.incarnation_end import Ending
+from airflow_tpu.lifecycle.release import Release, endings_of
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+PARENT = "projects/p/locations/z"
+
+
+@pytest.mark.parametrize(
+    ("node", "queued", "reason"),
+    [
+        ("CREATING", "PROVISIONING", EndReason.NEVER_READY),
+        ("CREATING", "ACTIVE", EndReason.FINISHED),  # it became READY between the two lists, and is charged
+        ("READY", "ACTIVE", EndReason.FINISHED),
+        ("READY", "SUSPENDED", EndReason.PREEMPTED),
+        ("PREEMPTED", "ACTIVE", EndReason.PREEMPTED),
+    ],
+)
+def test_the_later_list_counts_where_it_tells_more(node: str, queued: str, reason: EndReason) -> None:
+    """The queued resources are listed after the nodes: what they say of a node may be newer than the node itself."""
+    view = TPUView(f"{PARENT}/nodes/n-1", "n-1", "z", node)
+    request = QueuedView(f"{PARENT}/queuedResources/n-1", "n-1", "z", queued)
+    (ending,) = endings_of([view], [request], {}, NOW)
+    assert ending.reason is reason
+
+
+def test_what_came_late_is_looked_for_again() -> None:
+    """A TPU that was found after the books were closed makes its teardown try again; nothing found lets it end."""
+    Release([], []).check_none()
+    with pytest.raises(TransientError, match="n-2 came while its run was being ended"):
+        Release([Ending("n-2", NOW, EndReason.NEVER_READY, TimeSource.OBSERVED)], []).check_none()

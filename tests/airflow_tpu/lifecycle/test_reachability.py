@@ -1,0 +1,132 @@
+"""From READY to reachable: sshd that is late, keys that are late, TPUs that never get there."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from airflow_tpu.clients.ssh import Login
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.errors import HostKeyMismatch, HostLost, LoginRefused, TPUPreempted, TPUVanished
+from airflow_tpu.lifecycle.loss import lost_state
+from airflow_tpu.lifecycle.reachability import Access, arrive
+from airflow_tpu.lifecycle.wait import until_ready
+from localcloud.testing import eventually_async
+from tests.airflow_tpu.site import KEY, PARENT, Site, pace
+
+NODE_ID = KEY.node_id(1)
+NODE = f"{PARENT}/nodes/{NODE_ID}"
+
+
+async def states(site: Site) -> dict[str, str]:
+    """State of every node by its id."""
+    return site.nodes()
+
+
+def said(caplog: pytest.LogCaptureFixture, words: str) -> bool:
+    """Whether the log holds a text."""
+    return any(words in record.getMessage() for record in caplog.records)
+
+
+async def test_arrives_when_a_command_has_run(site: Site, client: TPUClient) -> None:
+    """The worker's address carries the connection's port and the host key that the API publishes."""
+    arrival, (address,) = await arrive(client, await site.ensure(client), site.access, pace())
+    assert arrival.view.node_id == NODE_ID
+    assert address.port == site.cloud.endpoints.ssh_port
+    assert address.host_key == (await client.host_keys(NODE))[0]
+
+
+@pytest.mark.parametrize("late", [{"refuse_seconds": 0.6}, {"key_late_seconds": 0.6}], ids=["sshd", "key"])
+async def test_late_sshd_or_key_is_waited_for(
+    site: Site, client: TPUClient, late: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Connections refused and keys denied right after READY are normal, and said."""
+    caplog.set_level(logging.INFO, "airflow_tpu")
+    site.cloud.add_fault("vm.ssh", **late)
+    arrival, _ = await arrive(client, await site.ensure(client), site.access, pace())
+    assert arrival.view.node_id == NODE_ID
+    assert said(caplog, "is not reachable yet")
+    assert site.cloud.cloud.faults.unused() == []
+
+
+async def test_ready_and_never_reachable_is_named(site: Site, client: TPUClient) -> None:
+    """When the window has closed on a READY node it counts as lost, and the error has the text of the last try."""
+    site.cloud.add_fault("vm.ssh", refuse_seconds=600)
+    target = await site.ensure(client)
+    await until_ready(client, target, pace())
+    with pytest.raises(HostLost, match="refuses connections"):
+        await arrive(client, target, site.access, pace(0.3))
+
+
+async def test_wrong_user_is_refused_to_the_last(site: Site, client: TPUClient) -> None:
+    """A key that the metadata do not hold stays refused, and the text names OS Login."""
+    target = await site.ensure(client)
+    await until_ready(client, target, pace())
+    stranger = Access(Login("stranger", site.login.private_key), site.access.options)
+    with pytest.raises(LoginRefused, match="OS Login"):
+        await arrive(client, target, stranger, pace(0.3))
+
+
+async def test_preempted_while_booting_is_a_preemption(site: Site, client: TPUClient) -> None:
+    """A node that is taken back while its sshd refuses is preempted, not unreachable."""
+    site.cloud.add_fault("vm.ssh", refuse_seconds=600)
+    site.cloud.add_fault("node.timeline", preempt_after=0.6)
+    with pytest.raises(TPUPreempted, match="PREEMPTED"):
+        await arrive(client, await site.ensure(client), site.access, pace())
+    assert site.cloud.cloud.faults.unused() == []
+
+
+async def test_other_host_key_than_published_is_refused(site: Site, client: TPUClient) -> None:
+    """A worker that shows another key than the API publishes gets no login and no second chance."""
+    target = await site.ensure(client)
+    await until_ready(client, target, pace())
+    crew = site.cloud.call(lambda: site.cloud.cloud.fleet.crew(NODE))
+    assert crew is not None
+    site.cloud.run(crew.each(lambda worker: worker.rotate_host_key()))
+    with pytest.raises(HostKeyMismatch):
+        await arrive(client, target, site.access, pace())
+
+
+async def test_unpublished_host_key_is_trusted_once_and_said(
+    site: Site, client: TPUClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a published key the first one shown is taken for this incarnation; the log says so."""
+    text = 'The "GuestAttributes" value "hostkeys/" was not found.'
+    site.cloud.add_fault("tpu.call", {"method": "GetGuestAttributes"}, action="error", code=5, message=text)
+    _, (address,) = await arrive(client, await site.ensure(client), site.access, pace())
+    assert address.host_key is None
+    assert said(caplog, "publishes no host key")
+
+
+async def test_state_of_a_lost_node(site: Site, client: TPUClient) -> None:
+    """Alive is None; preempted, being deleted and unknown are three ways of being lost."""
+    target = await site.ensure(client)
+    await until_ready(client, target, pace())
+    assert await lost_state(client, NODE) is None
+    site.cloud.preempt(NODE_ID)
+    assert isinstance(await lost_state(client, NODE), TPUPreempted)
+    await client.delete_node(NODE)
+    await eventually_async(lambda: states(site), lambda found: found == {})
+    assert isinstance(await lost_state(client, NODE), TPUVanished)
+
+
+async def test_api_that_stumbles_says_nothing_about_a_node(site: Site, client: TPUClient) -> None:
+    """Neither an outage nor a rate limit is taken for a lost TPU."""
+    target = await site.ensure(client)
+    await until_ready(client, target, pace())
+    site.cloud.add_fault("tpu.call", {"method": "GetNode"}, action="error", code=8, reason="RATE_LIMIT_EXCEEDED")
+    assert await lost_state(client, NODE) is None
+    site.cloud.add_fault("tpu.call", {"method": "GetNode"}, times=1000, action="error", code=14)
+    assert await lost_state(client, NODE) is None
+
+
+async def test_state_that_nobody_knows_is_told(site: Site, client: TPUClient, caplog: pytest.LogCaptureFixture) -> None:
+    """A new state of Google's is no loss; the log names it, once, however often it is looked at."""
+    await until_ready(client, await site.ensure(client), pace())
+    cloud = site.cloud.cloud
+    site.cloud.call(lambda: cloud.state.nodes.force(cloud.state.node(NODE_ID), 97))
+    assert [await lost_state(client, NODE) for _ in range(3)] == [None] * 3
+    told = [record.getMessage() for record in caplog.records if "nobody has told us" in record.getMessage()]
+    assert [line.partition(" with ")[0] for line in told] == ["nobody has told us of the node state '97'"]

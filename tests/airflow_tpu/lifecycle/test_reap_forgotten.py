@@ -1,0 +1,144 @@
+"""A9 with everything real but Google: Airflow dies for good, and its TPU leaves all the same."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core.run.job import JobSpec, RunRef
+from airflow_tpu.core.run.manifest import Manifest
+from airflow_tpu.core.run.messages import LogChunk
+from airflow_tpu.core.run.plan import Attempt, artifacts_uri, plan_job
+from airflow_tpu.lifecycle.loss import living
+from airflow_tpu.lifecycle.reachability import REACHED
+from airflow_tpu.lifecycle.run_context import Workbench
+from airflow_tpu.lifecycle.training.collect import confirm
+from airflow_tpu.lifecycle.training.follow import RunningJob
+from airflow_tpu.lifecycle.training.launch import attach, build_bundle, launch, locate
+from localcloud.testing import eventually_async
+from tests.airflow_tpu.attempts import ENDLESS, NODE, NODE_ID, bench, ready, script
+from tests.airflow_tpu.site import KEY, PARENT, ZONE, Site, now
+
+pytestmark = pytest.mark.slow
+
+PATIENCE = 90.0
+REF = RunRef(KEY.name, 1)
+# Saves a result and a checkpoint, then trains for ever.
+TRAIN = """
+import os, pathlib, time
+pathlib.Path(os.environ["TRC_OUTPUT_DIR"], "model").write_text("weights")
+pathlib.Path(os.environ["TRC_CHECKPOINT_DIR"], "state").write_text("weights")
+print("ready", flush=True)
+time.sleep(1000)
+"""
+
+
+async def start(client: TPUClient, work: Workbench, **changes: Any) -> RunningJob:
+    """Start an attempt as the task does, with other times."""
+    lease, bundle = await ready(work, client), build_bundle(work)
+    view = await living(client, NODE)
+    own = view.queued_resource or view.name
+    spec = plan_job(work.conf, work.accelerator, bundle, Attempt(KEY.name, 1, lease.expires_at, own_resource=own))
+    job = await locate(client, work, NODE, REF)
+    async with RunSession(job.address, work.access.login, REACHED) as session:
+        await session.start(replace(spec, grace_secs=5.0, abandon_secs=1.0, **changes), bundle)
+    return job
+
+
+def saved(site: Site, work: Workbench) -> Manifest:
+    """What the worker says it has saved, confirmed by the bucket."""
+    uri = artifacts_uri(work.conf, KEY.name, 1)
+    found = site.storage.read_json(f"{uri}/manifest.json")
+    assert found is not None
+    manifest = Manifest.from_json(found.data)
+    confirm(work, manifest, uri)
+    return manifest
+
+
+def jobs(site: Site) -> list[JobSpec]:
+    """Every job that the TPU VMs of the local cloud were given."""
+    vms = Path(site.cloud.cloud.config.state_dir, "vm")
+    found = vms.glob("*/w0/home/.airflow-tpu/runs/*/*/job.json")
+    return [JobSpec.from_json(json.loads(path.read_text())) for path in found]
+
+
+def meters_stand(site: Site) -> bool:
+    """Whether nothing is being charged."""
+    return all(row["ready"][-1]["end"] is not None for row in site.cloud.meter()["nodes"])
+
+
+async def test_tpu_of_an_airflow_that_is_gone(site: Site, client: TPUClient) -> None:
+    """After its follower was lost and its deadline has passed the TPU is deleted, and all it had is in the bucket."""
+    work = bench(script(site, TRAIN), provisioning="queued-resource")
+    job = await start(client, work, deadline=now().timestamp() + 20.0)
+    async with (
+        RunSession(job.address, work.access.login, REACHED) as session,
+        contextlib.aclosing(session.follow(REF)) as messages,
+    ):
+        async for message in messages:
+            if isinstance(message, LogChunk) and b"ready" in message.data:
+                break
+    gone: tuple[dict[str, str], dict[str, str]] = ({}, {})
+    await eventually_async(lambda: state_of(site), lambda found: found == gone, PATIENCE)
+    assert {file.path for file in saved(site, work).files} == {"output/model", "log.txt"}
+    checkpoints = f"gs://trc-local/runs/{KEY.name}/checkpoints"
+    assert any(name.endswith("MANIFEST.json") for name in names(site, checkpoints))
+    assert meters_stand(site)
+    assert [call["resource"] for call in site.calls("DeleteQueuedResource")] == [f"{PARENT}/queuedResources/{NODE_ID}"]
+
+
+@pytest.mark.parametrize("tier", ["inprocess", "auto"])
+async def test_tpu_whose_account_may_not_delete_it(open_site: Callable[..., Site], tier: str) -> None:
+    """It saves everything and shuts itself down: its node is stopped and costs nothing more."""
+    site = open_site(tier)
+    site.cloud.add_fault("tpu.call", {"method": "DeleteNode", "transport": "rest"}, code=7)
+    work = bench(script(site, ENDLESS))
+    async with site.client() as client:
+        await start(client, work, deadline=now().timestamp())
+    await eventually_async(lambda: state_of(site), lambda found: found[0] == {NODE_ID: "STOPPED"}, PATIENCE)
+    assert "log.txt" in {file.path for file in saved(site, work).files}
+    assert meters_stand(site)
+
+
+@pytest.mark.parametrize("provisioning", ["node", "queued-resource"])
+async def test_worker_is_told_what_it_belongs_to(site: Site, client: TPUClient, provisioning: str) -> None:
+    """The job names the queued resource where there is one, since it owns the node, and where the artifacts go."""
+    work = bench(provisioning=provisioning)
+    lease = await ready(work, client)
+    await launch(client, work, lease, NODE)
+    (job,) = jobs(site)
+    collection = "nodes" if provisioning == "node" else "queuedResources"
+    assert job.own_resource == f"{PARENT}/{collection}/{NODE_ID}"
+    assert job.artifacts_uri == artifacts_uri(work.conf, KEY.name, 1)
+    assert (job.deadline, job.abandon_secs, job.stall_secs) == (lease.expires_at.timestamp(), 600.0, 3600.0)
+
+
+async def test_deadline_that_was_raised_reaches_the_worker(site: Site, client: TPUClient) -> None:
+    """A try that holds the lease for longer attaches to the run and tells it; a shorter lease takes nothing away."""
+    work = bench(script(site, ENDLESS))
+    job = await launch(client, work, await ready(work, client), NODE)
+    longer, shorter = (now() + dt.timedelta(hours=hours) for hours in (72, 1))
+    for expires_at in (longer, shorter):
+        assert await attach(client, work, work.leases.acquire(KEY, ZONE, expires_at), NODE) == job
+        async with RunSession(job.address, work.access.login, REACHED) as session:
+            assert (await session.status(REF)).deadline == longer.timestamp()
+
+
+async def state_of(site: Site) -> tuple[dict[str, str], dict[str, str]]:
+    """Nodes and queued resources."""
+    return site.nodes(), site.queued()
+
+
+def names(site: Site, uri: str) -> list[str]:
+    """Names of the objects below a URI."""
+    bucket, _, prefix = uri.removeprefix("gs://").partition("/")
+    return [blob.name for blob in site.storage.get_conn().bucket(bucket).list_blobs(prefix=prefix)]

@@ -1,0 +1,164 @@
+"""What random interleavings have found, each as one history: calls that come late, lists that are behind, numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_tpu.clients.tpu_api import Listing, TPUClient
+from airflow_tpu.core.ledger.events import Closed, EndReason
+from airflow_tpu.core.tpu.labels import labels
+from airflow_tpu.errors import AccessDenied, LeaseLost
+from airflow_tpu.lifecycle.incarnation_end import noted_ends
+from airflow_tpu.lifecycle.project_snapshot import take_census
+from airflow_tpu.lifecycle.reap import close_forgotten, forget_leases, lease_states, note, reap, what_is_left
+from airflow_tpu.lifecycle.release import abandon, close_incarnations, delete_seen, request_delete
+from airflow_tpu.lifecycle.wait import until_gone, until_ready
+from localcloud.testing import eventually
+from tests.airflow_tpu.site import KEY, Site, pace
+
+FIRST, SECOND = KEY.node_id(1), KEY.node_id(2)
+
+
+class Behind(TPUClient):
+    """A client whose lists do not show yet what exists."""
+
+    async def nodes(self, zone: str = "-") -> Listing:
+        """Nothing, long after something was created."""
+        return Listing(())
+
+    async def queued_resources(self, zone: str = "-") -> Listing:
+        """Nothing either."""
+        return Listing(())
+
+
+class Overtaken(TPUClient):
+    """A client whose create call takes so long that a newer attempt takes the lease and goes on meanwhile."""
+
+    site: Site
+
+    async def create(self, *asked: object) -> str:
+        """Create, after the lease has moved on to the next incarnation."""
+        newer = self.site.lease()
+        self.site.leases.update(newer, lambda lease: lease.next_incarnation())
+        return await super().create(*asked)
+
+
+@pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
+async def test_what_a_list_does_not_show_is_found_by_its_name(site: Site, client: TPUClient, queued: bool) -> None:
+    """A try that sees empty lists adopts the TPU of its run all the same, and creates no second one."""
+    first = await site.provisioner(client).ensure(site.order(queued), site.lease())
+    async with Behind(client.endpoint, client.timing) as behind:
+        again = await site.provisioner(behind).ensure(site.order(queued), site.lease())
+    assert again.node == first.node
+    assert len(site.calls("CreateNode")) + len(site.calls("CreateQueuedResource")) == 1
+
+
+async def test_create_that_comes_late_deletes_its_tpu(site: Site, client: TPUClient) -> None:
+    """An attempt whose run has gone on while it asked for a TPU deletes that TPU, and the ledger says so."""
+    async with Overtaken(client.endpoint, client.timing) as slow:
+        slow.site = site
+        with pytest.raises(LeaseLost, match="too late"):
+            await site.provisioner(slow).ensure(site.order(), site.lease())
+    await until_gone(client, KEY, pace())
+    assert [end.node_id for end in noted_ends(site.leases.read(KEY))] == [FIRST]
+
+
+async def test_sweep_closes_no_record_of_a_newer_number(site: Site, client: TPUClient) -> None:
+    """What another process has opened since the look at the project is not closed along with older incarnations."""
+    await site.provisioner(client).ensure(site.order(), site.lease())
+    close_incarnations(site.ledger, None, KEY, [], up_to=0)
+    assert [event.node_id for event in site.ledger.open_records()] == [FIRST]
+    close_incarnations(site.ledger, None, KEY, [], up_to=1)
+    assert site.ledger.open_records() == []
+
+
+async def test_cleared_run_is_counted_under_a_new_number(site: Site, client: TPUClient) -> None:
+    """A run that is cleared after its teardown never uses a name again: its second TPU has a record of its own."""
+    for _ in range(2):
+        target = await site.provisioner(client).ensure(site.order(), site.lease())
+        await until_ready(client, target, pace())
+        endings = await request_delete(client, KEY)
+        close_incarnations(site.ledger, site.leases.read(KEY), KEY, endings)
+        await until_gone(client, KEY, pace())
+        site.leases.release(KEY)
+    assert sorted(e.node_id for e in site.ledger.events(KEY) if isinstance(e, Closed)) == [FIRST, SECOND]
+
+
+async def test_old_attempt_leaves_a_waiting_request_to_the_newer(site: Site, client: TPUClient) -> None:
+    """A queued resource keeps the old token when it is adopted; the old attempt's late end does not touch it."""
+    site.cloud.add_fault("queued.timeline", wait="forever")
+    older = site.lease()
+    await site.provisioner(client).ensure(site.order(queued=True), older)
+    newer = site.lease()
+    await site.provisioner(client).ensure(site.order(queued=True), newer)
+    assert (await abandon(client, site.leases, site.ledger, KEY, older.token)).endings == []
+    assert list(site.queued()) == [FIRST]
+    await abandon(client, site.leases, site.ledger, KEY, newer.token)
+    await until_gone(client, KEY, pace())
+
+
+async def test_delete_needs_no_lease_that_can_be_read(site: Site, client: TPUClient) -> None:
+    """An attempt that is ended while the bucket refuses it deletes what carries its token; the books come later."""
+    lease = site.lease()
+    await until_ready(client, await site.provisioner(client).ensure(site.order(), lease), pace())
+    site.cloud.add_fault("gcs.request", {"object": f"*leases/{KEY.name}*"}, times=1000, action="403")
+    assert (await abandon(client, site.leases, site.ledger, KEY, "another token")).endings == []
+    assert site.nodes() == {FIRST: "READY"}
+    done = await abandon(client, site.leases, site.ledger, KEY, lease.token)
+    assert [end.node_id for end in done.endings] == [FIRST]
+    await until_gone(client, KEY, pace())
+
+
+async def test_ended_attempt_notes_what_it_deletes(site: Site, client: TPUClient) -> None:
+    """A TPU that was READY before anybody had seen it is counted although its attempt is ended by a person."""
+    lease = site.lease()
+    await until_ready(client, await site.provisioner(client).ensure(site.order(), lease), pace())
+    await abandon(client, site.leases, site.ledger, KEY, lease.token)
+    (end,) = noted_ends(site.leases.read(KEY))
+    assert end.reason is EndReason.FINISHED
+    await until_gone(client, KEY, pace())
+    close_incarnations(site.ledger, site.leases.read(KEY), KEY, [])
+    (event,) = [event for event in site.ledger.events(KEY) if isinstance(event, Closed)]
+    assert (event.end_reason, event.ended_at) == (EndReason.FINISHED, end.at)
+
+
+async def test_tpu_that_could_not_be_deleted_is_not_closed(site: Site, client: TPUClient) -> None:
+    """A refused delete ends nothing: the record stays open as long as the TPU is charged."""
+    await until_ready(client, await site.provisioner(client).ensure(site.order(), site.lease()), pace())
+    site.cloud.add_fault("tpu.call", {"method": "DeleteNode"}, action="error", code=7, message="no")
+    refused = await delete_seen(client, await take_census(client), KEY)
+    assert (refused.endings, [type(error) for error in refused.failures]) == ([], [AccessDenied])
+
+
+async def test_reaper_ends_doubles_and_counts_what_it_ends(site: Site, client: TPUClient) -> None:
+    """Of two TPUs of one living run the older goes; the ledger has what the reaper deletes in the same round."""
+    await until_ready(client, await site.provisioner(client).ensure(site.order(), site.lease()), pace())
+    lease = site.leases.update(site.leases.read(KEY), lambda found: found.next_incarnation())
+    site.foreign_node(SECOND, labels(KEY, lease.stamp))
+    census, states = await take_census(client), lease_states(site.leases, lambda *_: "running")
+    done = await reap(client, census, states)
+    note(site.ledger, site.leases, done)
+    opened = site.ledger.open_records()
+    left = await what_is_left(client, census, done)
+    assert close_forgotten(site.ledger, site.leases, states, left, opened, done.endings) == [FIRST]
+    eventually(lambda: set(site.nodes()), lambda nodes: nodes == {SECOND})
+
+
+async def test_silent_zone_closes_no_record(site: Site, client: TPUClient) -> None:
+    """What a silent zone hides may be alive: neither its record nor its lease ends, although its run is over."""
+    await site.provisioner(client).ensure(site.order(), site.lease())
+    site.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=2)
+    census, states = await take_census(client), lease_states(site.leases, lambda *_: "failed")
+    assert close_forgotten(site.ledger, site.leases, states, census, site.ledger.open_records()) == []
+    assert forget_leases(site.leases, states, census) == []
+
+
+async def test_reaper_removes_the_lease_of_a_run_that_is_over(site: Site, client: TPUClient) -> None:
+    """The lease of a run that is over goes; one that was taken again after the question to Airflow stays."""
+    site.lease()
+    states, census = lease_states(site.leases, lambda *_: "failed"), await take_census(client)
+    newer = site.lease()
+    assert forget_leases(site.leases, states, census) == []
+    assert site.leases.read(KEY) == newer
+    assert forget_leases(site.leases, lease_states(site.leases, lambda *_: "failed"), census) == [KEY.name]
+    assert site.leases.all() == []

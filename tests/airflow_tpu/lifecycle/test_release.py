@@ -1,0 +1,199 @@
+"""Give the TPU back: what is deleted, what is left alone, and what the ledger says afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core.ledger.events import Closed, EndReason, TimeSource
+from airflow_tpu.core.tpu.labels import RunKey, labels
+from airflow_tpu.errors import AccessDenied, TransientError
+from airflow_tpu.lifecycle.project_snapshot import take_census
+from airflow_tpu.lifecycle.release import close_ended, close_incarnations, delete_seen, request_delete
+from airflow_tpu.lifecycle.target import Target
+from airflow_tpu.lifecycle.wait import until_gone, until_ready
+from localcloud.rules.settings import Latencies
+from tests.airflow_tpu.conftest import Open
+from tests.airflow_tpu.site import KEY, Site, pace
+
+FIRST = KEY.node_id(1)
+BOTH = pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
+
+
+async def ready(site: Site, client: TPUClient, queued: bool = False, key: RunKey = KEY) -> Target:
+    """A READY TPU whose lease knows since when."""
+    target = await site.ensure(client, queued, key)
+    arrival = await until_ready(client, target, pace())
+    site.leases.update(
+        site.leases.read(key),
+        lambda lease: lease.with_life(target.node_id, ready_at=arrival.ready_at, source=arrival.source),
+    )
+    return target
+
+
+async def teardown(site: Site, client: TPUClient) -> None:
+    """What the delete task does: ask, keep the books, wait."""
+    endings = await request_delete(client, KEY)
+    close_incarnations(site.ledger, site.leases.read(KEY), KEY, endings)
+    await until_gone(client, KEY, pace())
+
+
+def closed(site: Site) -> Closed:
+    """The one *closed* event."""
+    (event,) = (event for event in site.ledger.events(KEY) if isinstance(event, Closed))
+    return event
+
+
+def charged(event: Closed) -> float:
+    """READY seconds as the ledger has them."""
+    if event.ready_at is None or event.ended_at is None:
+        return 0.0
+    return (event.ended_at - event.ready_at).total_seconds()
+
+
+@BOTH
+async def test_finished_tpu_is_deleted_and_its_record_closed(site: Site, client: TPUClient, queued: bool) -> None:
+    """Nothing is left, and the ledger counts at least what the meter counted, and hardly more."""
+    await ready(site, client, queued)
+    await teardown(site, client)
+    assert (site.nodes(), site.queued()) == ({}, {})
+    event = closed(site)
+    assert event.end_reason is EndReason.FINISHED
+    assert event.time_source is (TimeSource.OBSERVED if queued else TimeSource.API)
+    assert -0.05 <= charged(event) - site.ready_seconds() < 2.0
+
+
+@BOTH
+async def test_preempted_tpu_is_charged_until_it_was_noticed(site: Site, client: TPUClient, queued: bool) -> None:
+    """A husk is deleted and recorded as preempted, whatever the queued resource did to its node by itself."""
+    await ready(site, client, queued)
+    site.cloud.preempt(FIRST)
+    await teardown(site, client)
+    assert (site.nodes(), site.queued()) == ({}, {})
+    assert closed(site).end_reason is EndReason.PREEMPTED
+    assert -0.05 <= charged(closed(site)) - site.ready_seconds() < 2.0
+
+
+@BOTH
+async def test_tpu_that_never_came_costs_nothing(open_site: Open, queued: bool) -> None:
+    """A TPU deleted on its way was never READY and counts zero seconds."""
+    site = open_site(latencies=Latencies(creating=600.0))
+    async with site.client() as client:
+        await site.provisioner(client).ensure(site.order(queued), site.lease())
+        await teardown(site, client)
+    assert (site.nodes(), site.queued()) == ({}, {})
+    assert closed(site).end_reason is EndReason.NEVER_READY
+    assert charged(closed(site)) == site.ready_seconds() == 0.0
+
+
+async def test_ready_unseen_counts_from_the_request(site: Site, client: TPUClient) -> None:
+    """A node that became READY after everybody had stopped looking counts from its request: never too little."""
+    target = await site.provisioner(client).ensure(site.order(), site.lease())
+    await until_ready(client, target, pace())
+    await teardown(site, client)
+    event = closed(site)
+    assert (event.end_reason, event.time_source) == (EndReason.FINISHED, TimeSource.OBSERVED)
+    assert charged(event) >= site.ready_seconds() > 0.0
+
+
+async def test_deleted_by_hand_is_recorded_as_vanished(site: Site, client: TPUClient) -> None:
+    """A TPU that somebody deleted behind our back is closed when that is noticed."""
+    target = await ready(site, client)
+    await client.delete_node(target.node)
+    await until_gone(client, KEY, pace())
+    await teardown(site, client)
+    assert closed(site).end_reason is EndReason.VANISHED
+    assert charged(closed(site)) >= site.ready_seconds()
+
+
+@BOTH
+async def test_repeated_teardown_writes_the_same_ledger(site: Site, client: TPUClient, queued: bool) -> None:
+    """A second teardown deletes nothing, fails at nothing and changes no byte of the ledger."""
+    await ready(site, client, queued)
+    await teardown(site, client)
+    before = _ledger(site)
+    await teardown(site, client)
+    assert await request_delete(client, KEY) == []
+    assert _ledger(site) == before
+    assert len(before) == 2
+
+
+def _ledger(site: Site) -> dict[str, int]:
+    return {item.name: item.generation for item in site.storage.listing(f"{site.ledger.root}/ledger/")}
+
+
+async def test_another_attempt_s_token_opens_nothing(site: Site, client: TPUClient) -> None:
+    """A delete is fenced: with a foreign token nothing happens, with the own one the TPU goes."""
+    await ready(site, client)
+    assert await request_delete(client, KEY, "0123456789abcdef") == []
+    assert site.nodes() == {FIRST: "READY"}
+    await request_delete(client, KEY, site.leases.read(KEY).token)
+    await until_gone(client, KEY, pace())
+    assert site.nodes() == {}
+
+
+async def test_others_are_left_alone(site: Site, client: TPUClient) -> None:
+    """Neither another run of ours nor a colleague's look-alike is touched."""
+    other = RunKey(KEY.dag_id, "manual__2026-01-02T00:00:00+00:00")
+    await ready(site, client)
+    await ready(site, client, key=other)
+    site.foreign_node(f"{KEY.name}-9", labels={"airflow-tpu-run": KEY.digest})
+    await teardown(site, client)
+    assert set(site.nodes()) == {other.node_id(1), f"{KEY.name}-9"}
+
+
+async def test_unreachable_zone_raises_after_deleting_the_rest(site: Site, client: TPUClient) -> None:
+    """What can be deleted is deleted; the error says that nobody knows about the silent zone."""
+    await ready(site, client)
+    site.cloud.add_fault("tpu.zone", {"zone": "us-east1-d"}, times=2, action="unreachable")
+    with pytest.raises(TransientError, match="us-east1-d"):
+        await request_delete(client, KEY)
+    await until_gone(client, KEY, pace())
+    assert site.nodes() == {}
+
+
+async def test_one_failed_delete_does_not_stop_the_rest(site: Site, client: TPUClient) -> None:
+    """Of three nodes the first cannot be deleted: the others go, and the failure is raised."""
+    for number in (1, 2, 3):
+        stamp = replace(site.lease().stamp, incarnation=number)
+        site.foreign_node(KEY.node_id(number), labels(KEY, stamp))
+    site.cloud.add_fault("tpu.call", {"method": "DeleteNode"}, action="error", code=7, message="not yours")
+    with pytest.raises(AccessDenied, match="not yours"):
+        await request_delete(client, KEY)
+    assert len(site.calls("DeleteNode")) == 3
+    await until_gone(client, KEY, pace())
+    assert site.nodes() == {}
+
+
+async def test_gone_between_list_and_delete_is_done(site: Site, client: TPUClient) -> None:
+    """Somebody who was faster has done our work."""
+    target = await ready(site, client)
+    census = await take_census(client)
+    await client.delete_node(target.node)
+    await until_gone(client, KEY, pace())
+    done = await delete_seen(client, census, KEY)
+    assert done.failures == []
+
+
+async def test_only_what_ended_is_closed(site: Site, client: TPUClient) -> None:
+    """While a next incarnation lives, only the record of the ended one is closed."""
+    await ready(site, client)
+    first = site.leases.read(KEY)
+    endings = await request_delete(client, KEY)
+    await until_gone(client, KEY, pace())
+    close_ended(site.ledger, first, KEY, [])
+    assert [event for event in site.ledger.events(KEY) if isinstance(event, Closed)] == []
+    close_ended(site.ledger, first, KEY, endings)
+    assert closed(site).node_id == FIRST
+
+
+async def test_books_can_be_kept_without_the_lease(site: Site, client: TPUClient) -> None:
+    """With the lease object lost the record is still closed, from its request on."""
+    await ready(site, client)
+    endings = await request_delete(client, KEY)
+    close_incarnations(site.ledger, None, KEY, endings)
+    await until_gone(client, KEY, pace())
+    assert closed(site).end_reason is EndReason.FINISHED
+    assert charged(closed(site)) >= site.ready_seconds() > 0.0

@@ -1,0 +1,270 @@
+"""The long waits: ready, lost, refused, gone, and how long is too long."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from google.cloud.tpu_v2.types import Node
+
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core.ledger.events import TimeSource
+from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.errors import DeadlineExceeded, HostLost, StockOut, TPUError, TPUPreempted, TPUVanished, TransientError
+from airflow_tpu.lifecycle.project_snapshot import names_of
+from airflow_tpu.lifecycle.release import request_delete
+from airflow_tpu.lifecycle.target import Target
+from airflow_tpu.lifecycle.wait import not_before, until_gone, until_ready, within
+from localcloud.rules.settings import Latencies
+from localcloud.testing import eventually_async
+from tests.airflow_tpu.conftest import Open
+from tests.airflow_tpu.site import KEY, PARENT, Site, now, pace
+
+NODE_ID = KEY.node_id(1)
+STOCK_OUT = 'There is no more capacity in the zone "us-central1-f"'
+BOTH = pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
+
+
+def force(site: Site, state: int) -> None:
+    """Put the node into a state against all rules."""
+    nodes = site.cloud.cloud.state.nodes
+    site.cloud.call(lambda: nodes.force(site.cloud.cloud.state.node(NODE_ID), state))
+
+
+async def seen(site: Site, method: str, times: int) -> None:
+    """Wait until a method has been called so often from now on."""
+    before = len(site.calls(method))
+
+    async def count() -> int:
+        return len(site.calls(method)) - before
+
+    await eventually_async(count, lambda found: found >= times)
+
+
+def metered(site: Site, edge: str) -> dt.datetime:
+    """When the meter saw the node become READY, or end."""
+    return dt.datetime.fromisoformat(site.cloud.meter()["nodes"][0]["ready"][0][edge])
+
+
+async def test_direct_node_is_ready_by_the_api_s_clock(site: Site, client: TPUClient) -> None:
+    """The end of a direct node's operation says since when it is charged."""
+    arrival = await until_ready(client, await site.ensure(client), pace())
+    assert arrival.view.node_id == NODE_ID
+    assert arrival.source is TimeSource.API
+    assert abs(arrival.ready_at - metered(site, "start")) < dt.timedelta(milliseconds=50)
+
+
+async def test_queued_node_is_ready_no_later_than_charged(site: Site, client: TPUClient) -> None:
+    """The API has no such time for a queued resource: it is counted from the last look before, never too little."""
+    arrival = await until_ready(client, await site.ensure(client, queued=True), pace())
+    assert arrival.source is TimeSource.OBSERVED
+    assert dt.timedelta(0) <= metered(site, "start") - arrival.ready_at < dt.timedelta(seconds=2)
+
+
+@BOTH
+async def test_adopted_node_is_charged_from_before(site: Site, client: TPUClient, queued: bool) -> None:
+    """A node that was READY before anybody looked is not counted from the first look, which would be too little."""
+    await until_ready(client, await site.ensure(client, queued), pace())
+    adopted = await site.ensure(client, queued)
+    arrival = await until_ready(client, Target(adopted.node, adopted.queued), pace())
+    assert arrival.source is TimeSource.OBSERVED
+    assert arrival.ready_at <= metered(site, "start")
+
+
+async def test_never_ending_operation_does_not_hold_back_a_ready_node(site: Site, client: TPUClient) -> None:
+    """The node's state is the truth: READY goes on although the create operation never ends."""
+    fault = site.cloud.add_fault("tpu.operation", {"verb": "create"}, action="never")
+    target = await site.ensure(client)
+    arrival = await until_ready(client, target, pace())
+    assert not (await client.operation(target.operation)).done
+    assert arrival.ready_at <= metered(site, "start")
+    assert fault not in site.cloud.cloud.faults.unused()
+
+
+async def test_forgotten_operation_is_no_failure(site: Site, client: TPUClient) -> None:
+    """An operation that the API no longer knows leaves the node's state to decide."""
+    site.cloud.add_fault("tpu.operation", {"verb": "create"}, action="forget")
+    arrival = await until_ready(client, await site.ensure(client), pace())
+    assert arrival.view.node_id == NODE_ID
+
+
+async def test_unknown_state_is_waited_out(site: Site, client: TPUClient) -> None:
+    """A state that no client knows yet is neither success nor failure."""
+    target = await site.ensure(client)
+    await until_ready(client, target, pace())
+    force(site, 99)
+    waiting = asyncio.create_task(until_ready(client, target, pace()))
+    await seen(site, "ListNodes", 3)
+    assert not waiting.done()
+    force(site, int(Node.State.READY))
+    assert (await waiting).view.node_id == NODE_ID
+
+
+async def test_node_that_does_not_get_well_is_given_up(site: Site, client: TPUClient) -> None:
+    """A node that is READY and unhealthy is charged: after a while it counts as lost, long before the deadline."""
+    site.cloud.add_fault("node.timeline", health_after=0, health=5)
+    target = await site.ensure(client)
+    await eventually_async(lambda: client.nodes(), lambda found: any("UNHEALTHY" in n.health for n in found.items))
+    with pytest.raises(HostLost, match=r"UNHEALTHY_MAINTENANCE.*replaced"):
+        await until_ready(client, target, replace(pace(120.0), sick=0.2))
+
+
+async def test_unhealthy_node_is_waited_for(site: Site, client: TPUClient) -> None:
+    """READY with a maintenance mark is not ready."""
+    site.cloud.add_fault("node.timeline", health_after=0, health=5)
+    target = await site.ensure(client)
+    await eventually_async(lambda: client.nodes(), lambda found: any("UNHEALTHY" in n.health for n in found.items))
+    with pytest.raises(DeadlineExceeded, match="UNHEALTHY_MAINTENANCE"):
+        await until_ready(client, target, pace(0.3))
+
+
+@BOTH
+async def test_preempted_while_creating(open_site: Open, queued: bool) -> None:
+    """A TPU that is taken back before it was ever READY is a preemption, not a fault of the request."""
+    site = open_site(latencies=Latencies(creating=600.0))
+    async with site.client() as client:
+        target = await site.ensure(client, queued)
+        await eventually_async(lambda: client.nodes(), lambda found: len(found.items) == 1)
+        site.cloud.preempt(NODE_ID)
+        with pytest.raises(TPUPreempted):
+            await until_ready(client, target, pace())
+
+
+FAILURES = [
+    pytest.param(False, "tpu.operation", {"action": "error", "code": 8, "message": STOCK_OUT}, StockOut, id="node"),
+    pytest.param(True, "queued.timeline", {"fail": {"code": 8, "message": STOCK_OUT}}, StockOut, id="queued-resource"),
+    pytest.param(False, "tpu.operation", {"action": "error", "code": 13}, TransientError, id="code-13"),
+]
+
+
+@pytest.mark.parametrize(("queued", "point", "params", "leaf"), FAILURES)
+async def test_failure_after_acceptance(
+    site: Site, client: TPUClient, queued: bool, point: str, params: dict[str, Any], leaf: type[TPUError]
+) -> None:
+    """What fails after the call was accepted has the same class as if the call itself had been refused."""
+    site.cloud.add_fault(point, **params)
+    with pytest.raises(leaf) as caught:
+        await until_ready(client, await site.ensure(client, queued), pace())
+    assert type(caught.value) is leaf
+
+
+async def test_deleted_by_somebody_while_waited_for(open_site: Open) -> None:
+    """A node that was there and is unknown now ends the wait."""
+    site = open_site(latencies=Latencies(creating=600.0))
+    async with site.client() as client:
+        target = await site.ensure(client, queued=True)
+        await eventually_async(lambda: client.nodes(), lambda found: len(found.items) == 1)
+        await client.delete_queued_resource(target.queued)
+        with pytest.raises((TPUVanished, TPUPreempted)):
+            await until_ready(client, target, pace())
+
+
+async def test_stumbling_api_does_not_end_a_wait(site: Site, client: TPUClient) -> None:
+    """Rate limits and outages longer than the client's own patience are waited out."""
+    target = await site.ensure(client)
+    site.cloud.add_fault(
+        "tpu.call", {"method": "ListNodes"}, times=3, action="error", code=8, reason="RATE_LIMIT_EXCEEDED"
+    )
+    site.cloud.add_fault("tpu.call", {"method": "ListNodes"}, times=3, action="error", code=8, message="Socket closed")
+    arrival = await until_ready(client, target, pace())
+    assert arrival.view.node_id == NODE_ID
+    assert site.cloud.cloud.faults.unused() == []
+
+
+async def test_deadline_names_what_was_waited_for(site: Site, client: TPUClient) -> None:
+    """A request that stays in the queue ends with the run's deadline and says where it stood."""
+    site.cloud.add_fault("queued.timeline", wait="forever")
+    target = await site.ensure(client, queued=True)
+    with pytest.raises(DeadlineExceeded, match=r"queued resource to become ACTIVE \(now WAITING_FOR_RESOURCES\)"):
+        await until_ready(client, target, pace(0.3))
+
+
+async def test_gone_when_the_api_knows_nothing(site: Site, client: TPUClient) -> None:
+    """After a delete the wait ends when node and queued resource are both unknown."""
+    await until_ready(client, await site.ensure(client, queued=True), pace())
+    await request_delete(client, KEY)
+    await until_gone(client, KEY, pace())
+    assert (site.nodes(), site.queued()) == ({}, {})
+
+
+async def test_names_are_asked_for_once_the_lists_show_nothing(site: Site, client: TPUClient) -> None:
+    """While a list shows what is being deleted a look is two calls, however many records are open."""
+    await until_ready(client, await site.ensure(client), pace())
+    names = names_of(site.ledger.open_records(KEY))
+    asked = len(site.calls("GetNode"))
+    site.cloud.add_fault("tpu.operation", {"verb": "delete"}, action="never", resource="stuck")
+    await request_delete(client, KEY)
+    with pytest.raises(DeadlineExceeded):
+        await until_gone(client, KEY, pace(0.3), names=names)
+    assert len(site.calls("GetNode")) == asked
+    await until_gone(client, RunKey("another", "run"), pace(), names=[f"{PARENT}/nodes/late-1"])
+    assert len(site.calls("GetNode")) == asked + 1
+
+
+async def test_gone_does_not_wait_for_others(site: Site, client: TPUClient) -> None:
+    """A colleague's node of a similar name does not count as ours."""
+    site.foreign_node(f"{NODE_ID}1")
+    await until_gone(client, KEY, pace())
+    assert site.nodes() == {f"{NODE_ID}1": "READY"}
+
+
+async def test_suspending_request_is_deleted_when_it_can_be(open_site: Open) -> None:
+    """A request that is SUSPENDING at teardown is not forced; it is deleted as soon as it is SUSPENDED."""
+    site = open_site(latencies=Latencies(suspending=0.5))
+    async with site.client() as client:
+        await until_ready(client, await site.ensure(client, queued=True), pace())
+        site.cloud.preempt(NODE_ID)
+        await eventually_async(lambda: _states(site), lambda states: states == ["SUSPENDING"])
+        await request_delete(client, KEY)
+        assert site.calls("DeleteQueuedResource") == []
+        await until_gone(client, KEY, pace())
+    assert site.queued() == {}
+
+
+async def _states(site: Site) -> list[str]:
+    return list(site.queued().values())
+
+
+async def test_gone_cannot_be_said_of_a_silent_zone(site: Site, client: TPUClient) -> None:
+    """While a zone does not answer nobody can say that nothing is left; the error names it."""
+    site.cloud.add_fault("tpu.zone", {"zone": "us-east1-d"}, times=1000, action="unreachable")
+    with pytest.raises(DeadlineExceeded, match=r"unreachable zone.*us-east1-d"):
+        await until_gone(client, KEY, pace(0.3))
+
+
+async def test_stuck_delete_is_reported(site: Site, client: TPUClient) -> None:
+    """A node that stays DELETING is named when the time is over."""
+    await until_ready(client, await site.ensure(client), pace())
+    site.cloud.add_fault("tpu.operation", {"verb": "delete"}, action="never", resource="stuck")
+    await request_delete(client, KEY)
+    with pytest.raises(DeadlineExceeded, match=rf"nodes/{NODE_ID} \(DELETING\)"):
+        await until_gone(client, KEY, pace(0.3))
+
+
+async def test_within_hands_over_when_time_is_short() -> None:
+    """A wait that ends in time gives its result, a longer one gives None and is cancelled."""
+
+    async def at_once() -> str:
+        return "ready"
+
+    forever = asyncio.Event()
+    assert await within(5.0, at_once()) == "ready"
+    assert await within(0.01, forever.wait()) is None
+
+
+async def test_failed_wait_keeps_its_error() -> None:
+    """An error of the wait itself is not taken for running out of time."""
+
+    async def refused() -> str:
+        raise DeadlineExceeded("too late")
+
+    with pytest.raises(DeadlineExceeded):
+        await within(5.0, refused())
+
+
+async def test_event_is_held_back_until_its_instant() -> None:
+    """An instant that has passed holds nothing back."""
+    await not_before(now().timestamp() - 5.0, lambda: now().timestamp())

@@ -1,0 +1,59 @@
+"""A TPU that is there and not well: how long that has lasted is counted once, whoever waits."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+
+import pytest
+
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core.run.trigger_context import Watch
+from airflow_tpu.errors import HostLost
+from airflow_tpu.lifecycle.target import Target
+from airflow_tpu.lifecycle.wait import Illness, until_ready
+from airflow_tpu.triggers.tpu import CloudTPUReadyTrigger
+from localcloud.testing import eventually_async
+from tests.airflow_tpu.site import KEY, Site, now, pace
+
+NOON = dt.datetime(2026, 5, 1, 12, tzinfo=dt.UTC)
+LONG_AGO = 1000.0
+"""Seconds that are more than any node may be sick."""
+
+
+@pytest.fixture
+async def sick(site: Site, client: TPUClient) -> Target:
+    """A node that is READY and unhealthy, and stays so."""
+    site.cloud.add_fault("node.timeline", health_after=0, health=5)
+    target = await site.provisioner(client).ensure(site.order(), site.lease())
+    await eventually_async(client.nodes, lambda found: any("UNHEALTHY" in node.health for node in found.items), 90.0)
+    return target
+
+
+def test_illness_lasts_from_its_first_look() -> None:
+    """It is counted from look to look, and from nothing again once the node was well."""
+    illness = Illness()
+    seen = [(True, 0), (True, 60), (False, 90), (True, 100), (True, 130)]
+    assert [illness.lasts(sick, NOON + dt.timedelta(seconds=at)) for sick, at in seen] == [0, 60, 0, 0, 30]
+
+
+async def test_a_wait_tells_the_next_one_what_it_has_seen(client: TPUClient, sick: Target) -> None:
+    """A task that hands its wait over has noted since when the node is sick."""
+    illness, before = Illness(), now().timestamp()
+    waiting = asyncio.create_task(until_ready(client, sick, pace(600.0), illness))
+
+    async def since() -> float:
+        return illness.since
+
+    assert await eventually_async(since, bool, 90.0) >= before
+    waiting.cancel()
+
+
+async def test_a_trigger_counts_on_from_its_task(site: Site, sick: Target) -> None:
+    """A node that the task had seen sick for long enough is given up at the trigger's first look."""
+    later = now() + dt.timedelta(hours=1)
+    watch = Watch(KEY, "token", "google_cloud_default", "tpu_ssh_default", "", 0.05, later.timestamp())
+    trigger = CloudTPUReadyTrigger(watch.to_json(), sick.to_json(), now().timestamp() - LONG_AGO)
+    _, arguments = trigger.serialize()
+    with pytest.raises(HostLost, match="replaced"):
+        await CloudTPUReadyTrigger(**arguments).outcome()

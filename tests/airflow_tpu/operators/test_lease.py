@@ -1,0 +1,177 @@
+"""The tasks around a lease: chips are taken with it, asked about before it, and given back after it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from airflow_tpu.core.grant.alternatives import Choice, Hunt
+from airflow_tpu.core.grant.authorize import Permit
+from airflow_tpu.core.grant.reservations import Reservation
+from airflow_tpu.core.request.run_conf import RunConf
+from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.core.tpu.spec import Tier
+from airflow_tpu.errors import GrantError, GrantViolation, LeaseLost
+from airflow_tpu.lifecycle.project_snapshot import Census
+from airflow_tpu.operators.base import CloudTPUBaseOperator
+from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
+from airflow_tpu.operators.lease import CloudTPULeaseOperator
+from airflow_tpu.operators.reaper import CloudTPUReaperOperator
+from airflow_tpu.operators.tpu import CloudTPUDeleteOperator
+from airflow_tpu.stores.grants import load_catalogue
+from airflow_tpu.stores.reservations import ReservationStore
+from airflow_tpu.stores.runs import LeaseStore
+from tests.airflow_tpu.site import BUCKET, FORM, Site, context, now
+
+KEYS = [RunKey("tpu_train", f"run {number}") for number in range(6)]
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(site: Site) -> Run:
+    """Execute one task of one DAG run, as a worker does."""
+
+    def execute(operator: type[CloudTPUBaseOperator], key: RunKey, **conf: Any) -> Any:
+        task = operator(task_id="task", conf={**FORM, "tier": "on-demand", **conf}, poll_interval=0.1)
+        return task.execute(context(key))
+
+    return execute
+
+
+@pytest.fixture
+def leases(site: Site) -> LeaseStore:
+    """Leases of the grant."""
+    return site.leases
+
+
+@pytest.fixture
+def reservations(site: Site) -> ReservationStore:
+    """Reservations of the grant."""
+    return site.reservations
+
+
+def test_chips_are_taken_with_the_lease(run: Run, leases: LeaseStore, reservations: ReservationStore) -> None:
+    """A run that holds the lease holds its chips until the lease ends; taking it again is no second reservation."""
+    for _ in range(2):
+        run(CloudTPULeaseOperator, KEYS[0])
+    (entry,) = reservations.read().entries
+    assert (entry.run, entry.chips, entry.zone) == (KEYS[0].name, 4, "us-central1-f")
+    assert entry.expires_at == leases.read(KEYS[0]).expires_at
+
+
+def test_run_without_room_fails_before_it_creates(run: Run, site: Site, leases: LeaseStore) -> None:
+    """With five of five devices taken the sixth run is told by the check and by the lease task, and leaves no lease."""
+    for key in KEYS[:5]:
+        run(CloudTPULeaseOperator, key)
+    for task in (CloudTPUCheckGrantOperator, CloudTPULeaseOperator):
+        with pytest.raises(GrantViolation, match="1 asked and 5 held"):
+            run(task, KEYS[5])
+    assert site.calls("CreateNode") == site.calls("CreateQueuedResource") == []
+    with pytest.raises(LeaseLost):
+        leases.read(KEYS[5])
+
+
+def test_refused_lease_with_a_history_is_kept(run: Run, leases: LeaseStore) -> None:
+    """A run that has asked for TPUs before keeps its lease when it is refused: the reaper needs it to clean up."""
+    run(CloudTPULeaseOperator, KEYS[0])
+    leases.update(leases.read(KEYS[0]), Lease.next_incarnation)
+    with pytest.raises(GrantError):
+        run(CloudTPULeaseOperator, KEYS[0], zone="us-central1-b")
+    assert leases.read(KEYS[0]).incarnation == 1
+
+
+def test_teardown_gives_the_chips_back(run: Run, reservations: ReservationStore) -> None:
+    """After the teardown the next run gets the device, also when the teardown runs twice or after nothing."""
+    for key in KEYS[:5]:
+        run(CloudTPULeaseOperator, key)
+    for _ in range(2):
+        run(CloudTPUDeleteOperator, KEYS[0])
+    run(CloudTPULeaseOperator, KEYS[5])
+    assert {entry.run for entry in reservations.read().entries} == {key.name for key in KEYS[1:]}
+
+
+def test_reaper_gives_back_what_nobody_holds_a_lease_for(run: Run, leases: LeaseStore, site: Site) -> None:
+    """A reservation whose lease is gone, as after a crash in between, is free after the reaper's next round."""
+    run(CloudTPULeaseOperator, KEYS[0])
+    leases.release(KEYS[0])
+    reaped = CloudTPUReaperOperator(task_id="reap").execute(context(KEYS[1]))
+    assert reaped["released"] == [KEYS[0].name]
+    assert run(CloudTPULeaseOperator, KEYS[5])["run"] == KEYS[5].name
+
+
+def test_bucket_of_another_project_is_a_reason(site: Site) -> None:
+    """The number that the grant was given for is compared with the bucket's, and a refusal names both."""
+    number = "999999999999"
+    site.cloud.call(lambda: site.cloud.cloud.storage.create_bucket("elsewhere", "US-CENTRAL1", number))
+    order = replace(site.order(), project_number=site.storage.project_number("elsewhere"))
+    with pytest.raises(GrantViolation, match=rf"project_number = '{number}'.* nearest: {site.grant.project_number}"):
+        order.permit(Census((), (), ()), site.lease(), now())
+
+
+def test_unreadable_number_is_not_held_against_the_run(run: Run, site: Site) -> None:
+    """Where the metadata of the grant's bucket may not be read the project's number is unknown, and nobody guesses."""
+    fault = {"match": {"method": "GET", "bucket": BUCKET, "object": ""}, "params": {"action": "403"}}
+    site.cloud.cloud.faults.add({"point": "gcs.request", "after": 1, **fault})  # the first look is for the location
+    assert run(CloudTPUCheckGrantOperator, KEYS[0])["reasons"] == []
+    assert site.cloud.cloud.faults.unused() == []
+
+
+WALKED = Choice("us-central1-a", "v5litepod-4", "v2-alpha-tpuv5-lite", Tier.SPOT)
+"""Where a run has got to that has found no capacity anywhere else."""
+
+
+def walked(run: Run, leases: LeaseStore) -> None:
+    """A run that has tried all its choices, and asks for the last."""
+    run(CloudTPULeaseOperator, KEYS[0], tier="spot", on_stock_out="walk")
+    tried = Hunt(now(), 1, (Choice.asked(RunConf.parse({**FORM, "tier": "spot"}, load_catalogue())), WALKED))
+    leases.update(leases.read(KEYS[0]), lambda lease: replace(lease.next_incarnation(), choice=WALKED, hunt=tried))
+
+
+def use_up_what_it_walked_to(reservations: ReservationStore) -> None:
+    """Others take all chips of that row."""
+    others = Reservation("others", "others", "v5litepod-64", Tier.SPOT, WALKED.zone, 64, now() + dt.timedelta(hours=1))
+    reservations.take(others, lambda _: cast(Permit, None))
+
+
+def test_cleared_run_begins_its_search_anew(
+    run: Run, leases: LeaseStore, reservations: ReservationStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A run whose last choice others have used up meanwhile asks for its first choice again, and says so."""
+    walked(run, leases)
+    use_up_what_it_walked_to(reservations)
+    run(CloudTPULeaseOperator, KEYS[0], tier="spot", on_stock_out="walk")
+    lease = leases.read(KEYS[0])
+    assert lease.choice is not None
+    assert (lease.choice.zone, lease.choice.accelerator_type, lease.hunt) == ("us-central1-f", "v2-8", None)
+    (mine,) = [entry for entry in reservations.read().entries if entry.run == KEYS[0].name]
+    assert (mine.zone, mine.accelerator_type) == ("us-central1-f", "v2-8")
+    assert "begins anew, with spot v2-8 in us-central1-f" in capfd.readouterr().out
+
+
+def test_cleared_run_goes_on_where_its_search_was(run: Run, leases: LeaseStore) -> None:
+    """As long as the grant has room for what a run asked for last, a clear changes neither that nor its search."""
+    walked(run, leases)
+    before = leases.read(KEYS[0])
+    run(CloudTPULeaseOperator, KEYS[0], tier="spot", on_stock_out="walk")
+    after = leases.read(KEYS[0])
+    assert (after.choice, after.hunt) == (before.choice, before.hunt)
+
+
+def test_cleared_run_without_room_anywhere_is_refused(
+    run: Run, leases: LeaseStore, reservations: ReservationStore
+) -> None:
+    """When no choice has room either, the refusal is about what the form asks for."""
+    run(CloudTPULeaseOperator, KEYS[0])
+    leases.update(leases.read(KEYS[0]), lambda lease: replace(lease.next_incarnation(), choice=WALKED))
+    reservations.release(KEYS[0].digest)
+    use_up_what_it_walked_to(reservations)
+    for key in KEYS[1:]:
+        run(CloudTPULeaseOperator, key)
+    with pytest.raises(GrantViolation, match="1 asked and 5 held"):
+        run(CloudTPULeaseOperator, KEYS[0])

@@ -1,0 +1,238 @@
+"""A training that loses its TPU: what is in the ledger, in the budget and in the UI after the try, and no later."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from airflow.sdk import Context
+
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core.ledger.events import Closed, EndReason
+from airflow_tpu.core.run.interruption import Interruption, Reached
+from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.trigger_context import error_event
+from airflow_tpu.errors import (
+    BudgetExhausted,
+    HostLost,
+    LoginRefused,
+    RunInterrupted,
+    RunStalled,
+    TPUError,
+    TPULost,
+    TPUMaintenance,
+    TPUPreempted,
+    TPUVanished,
+)
+from airflow_tpu.lifecycle.ensure_tpu import Provisioner
+from airflow_tpu.lifecycle.incarnation_end import noted_ends
+from airflow_tpu.lifecycle.wait import until_gone, until_ready
+from airflow_tpu.operators.run import CloudTPUTrainOperator
+from airflow_tpu.stores.grants import store_root
+from airflow_tpu.stores.ledger import LedgerStore
+from airflow_tpu.stores.runs import LeaseStore
+from tests.airflow_tpu.site import BUCKET, KEY, PARENT, ZONE, Site, now, pace
+
+NODE_ID = KEY.node_id(1)
+SECOND = dt.timedelta(seconds=1)
+
+
+@dataclass
+class Training:
+    """A train task that a trigger wakes.
+
+    :param lease: as the create task has left it.
+    :param xcom: what the task has told the UI.
+    """
+
+    site: Site
+    lease: Lease
+    ledger: LedgerStore
+    leases: LeaseStore
+    xcom: dict[str, Any] = field(default_factory=dict)
+
+    def wake(self, event: dict[str, Any], **conf: Any) -> None:
+        """Execute the task as after its deferral."""
+        asked = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
+        task = CloudTPUTrainOperator(task_id="train", conf={**asked, **conf})
+        instance = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1, xcom_push=self._push)
+        task.execute_finished(cast(Context, {"ti": instance}), event)
+
+    def hear_of_wait(self, event: dict[str, Any], **conf: Any) -> None:
+        """Execute the task as after the wait for its TPU."""
+        asked = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
+        task = CloudTPUTrainOperator(task_id="train", conf={**asked, **conf})
+        instance = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1, xcom_push=self._push)
+        task.execute_ready(cast(Context, {"ti": instance}), event)
+
+    def _push(self, key: str, value: object) -> None:
+        self.xcom[key] = value
+
+    @property
+    def closed(self) -> list[Closed]:
+        """The ends that the ledger has."""
+        return [event for event in self.ledger.events(KEY) if isinstance(event, Closed)]
+
+
+@pytest.fixture
+async def training(site: Site, client: TPUClient) -> Training:
+    """A TPU that has been READY for a while, on which an attempt was started half a minute ago."""
+    root = store_root(site.grant)
+    leases, ledger = LeaseStore(site.storage, root), LedgerStore(site.storage, root)
+    lease = leases.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
+    target = await Provisioner(client, leases, ledger).ensure(site.order(), lease)
+    await until_ready(client, target, pace())
+    since = now() - dt.timedelta(minutes=10)
+    lease = leases.update(lease, lambda found: found.with_life(NODE_ID, ready_at=since))
+    lease = leases.update(lease, lambda found: found.next_attempt(NODE_ID, now() - 30 * SECOND))
+    return Training(site, lease, ledger, leases)
+
+
+LOSSES: list[tuple[Callable[..., TPULost], EndReason]] = [
+    (TPUPreempted, EndReason.PREEMPTED),
+    (TPUMaintenance, EndReason.FAILED),
+]
+
+
+@pytest.mark.parametrize(("kind", "reason"), LOSSES)
+def test_ledger_ends_when_the_loss_was_seen(
+    training: Training, kind: Callable[..., TPULost], reason: EndReason
+) -> None:
+    """The end in the ledger is the trigger's, not that of the task that goes on later, and needs no next try."""
+    seen = now() - dt.timedelta(minutes=2)
+    with pytest.raises(TPULost):
+        training.wake(error_event(kind("gone", seen)))
+    (closed,) = training.closed
+    assert (closed.node_id, closed.ended_at, closed.end_reason) == (NODE_ID, seen, reason)
+
+
+async def test_delete_by_somebody_else_that_fails(training: Training, client: TPUClient) -> None:
+    """Seen going, its end is noted and not yet in the ledger: found alive by the next try the TPU is used again."""
+    seen = now() - SECOND
+    with pytest.raises(TPUVanished):
+        training.wake(error_event(TPUVanished("somebody deletes it", seen)))
+    assert (training.closed, [end.at for end in noted_ends(training.leases.read(KEY))]) == ([], [seen])
+    target = await training.site.ensure(client)
+    assert (target.node_id, training.closed, noted_ends(training.leases.read(KEY))) == (NODE_ID, [], [])
+
+
+async def test_delete_by_somebody_else_that_takes_effect(training: Training, client: TPUClient) -> None:
+    """The next try finds it gone: the ledger has the end as it was seen, with what was lost."""
+    seen = now() - SECOND
+    with pytest.raises(TPUVanished):
+        training.wake(error_event(TPUVanished("somebody deletes it", seen)))
+    await client.delete_node(f"{PARENT}/nodes/{NODE_ID}")
+    await until_gone(client, KEY, pace())
+    await training.site.ensure(client)
+    (closed,) = training.closed
+    assert (closed.ended_at, closed.end_reason) == (seen, EndReason.VANISHED)
+    assert training.lease.attempt_at is not None
+    assert closed.lost_seconds == pytest.approx((seen - training.lease.attempt_at).total_seconds())
+
+
+def test_last_loss_ends_the_ledger_too(training: Training) -> None:
+    """A run whose budget is used up has the end of its TPU in the ledger before any teardown."""
+    seen = now() - SECOND
+    with pytest.raises(BudgetExhausted, match="max_preemptions is 0"):
+        training.wake(error_event(TPUPreempted("gone", seen)), max_preemptions=0)
+    assert [event.ended_at for event in training.closed] == [seen]
+
+
+def test_silent_host_is_deleted_at_once(training: Training) -> None:
+    """A host that was given up while it is READY is asked to go with the try that gave it up: it costs till then."""
+    with pytest.raises(HostLost):
+        training.wake(error_event(HostLost("silent")))
+    (end,) = noted_ends(training.leases.read(KEY))
+    assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
+    assert abs(end.at - now()) < dt.timedelta(minutes=1)
+
+
+def test_node_under_maintenance_keeps_its_place(training: Training) -> None:
+    """A node that comes back after maintenance is neither deleted nor at its end."""
+    with pytest.raises(TPUMaintenance):
+        training.wake(error_event(TPUMaintenance("down")))
+    assert training.closed == []
+    assert training.site.calls("DeleteNode") == []
+
+
+def test_try_says_what_it_has_lost(training: Training, capfd: pytest.CaptureFixture[str]) -> None:
+    """The last line of the try and its XCom have reason, step, safe step, lost seconds and the count."""
+    manifest = f"{training.lease.key.name}/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
+    seen = now() - 2 * SECOND
+    saved = {"step": 10, "files": [], "created": (seen - 10 * SECOND).timestamp()}
+    training.site.storage.write_json(f"gs://{BUCKET}/runs/{manifest}", saved)
+    reached = {"reached": Reached(step=14).to_json()}
+    with pytest.raises(TPUPreempted):
+        training.wake({**error_event(TPUPreempted("gone", seen)), **reached}, max_preemptions=4)
+    told = Interruption(**training.xcom["interruption"])
+    assert told.lost_seconds == pytest.approx(10.0)
+    assert replace(told, lost_seconds=None) == Interruption("TPUPreempted", 1, 4, 14, 10)
+    assert f"{told}" in capfd.readouterr().out.splitlines()[-1]
+
+
+def test_ledger_has_what_was_trained_and_what_of_it_is_lost(training: Training) -> None:
+    """Thirty seconds of training count as such, and the ten after the newest safe checkpoint as lost."""
+    manifest = f"{training.lease.key.name}/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
+    seen = now()
+    saved = {"step": 10, "files": [], "created": (seen - 10 * SECOND).timestamp()}
+    training.site.storage.write_json(f"gs://{BUCKET}/runs/{manifest}", saved)
+    with pytest.raises(TPUPreempted):
+        training.wake(error_event(TPUPreempted("gone", seen)))
+    (closed,) = training.closed
+    assert closed.lost_seconds == pytest.approx(10.0)
+    assert training.lease.attempt_at is not None
+    assert closed.training_seconds == pytest.approx((seen - training.lease.attempt_at).total_seconds())
+
+
+def test_without_a_checkpoint_everything_is_lost(training: Training) -> None:
+    """A run that never saved has lost all of its training, and the ledger says so."""
+    with pytest.raises(TPUPreempted):
+        training.wake(error_event(TPUPreempted("gone", now())))
+    (closed,) = training.closed
+    assert closed.lost_seconds == pytest.approx(closed.training_seconds)
+    assert closed.training_seconds > 0
+
+
+def test_run_that_ends_on_a_lost_tpu_is_the_tpu_s_loss(training: Training) -> None:
+    """A script that was stopped by the preemption says so too late to be believed: the node's state decides."""
+    training.site.cloud.preempt(NODE_ID)
+    result = {"exit_code": 143, "started_at": now().timestamp() - 30, "ended_at": now().timestamp()}
+    with pytest.raises(TPUPreempted, match="exit code 143"):
+        training.wake({"status": "finished", "result": result})
+    assert [event.end_reason for event in training.closed] == [EndReason.PREEMPTED]
+
+
+def test_run_that_is_interrupted_on_a_living_tpu_goes_on_there(training: Training) -> None:
+    """The same exit code on a node that lives is an interruption of the run only; the TPU stays."""
+    result = {"exit_code": 143, "started_at": now().timestamp() - 30, "ended_at": now().timestamp()}
+    with pytest.raises(RunInterrupted):
+        training.wake({"status": "finished", "result": result})
+    assert training.closed == []
+    assert training.xcom["interruption"]["lost_seconds"] == pytest.approx(30, abs=5)
+
+
+def test_second_stall_on_a_tpu_ends_the_tpu(training: Training) -> None:
+    """A run that stalls goes on where it is; one that stalls there again gets another TPU, and this one is deleted."""
+    with pytest.raises(RunStalled):
+        training.wake(error_event(RunStalled("nothing changed")))
+    assert training.closed == []
+    assert training.site.calls("DeleteNode") == []
+    with pytest.raises(RunStalled):
+        training.wake(error_event(RunStalled("nothing changed")))
+    assert training.closed == []  # it ends when it is gone; until then the lease has the note
+    assert [end.node_id for end in noted_ends(training.leases.read(KEY))] == [NODE_ID]
+    assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
+
+
+@pytest.mark.parametrize("error", [HostLost("sick"), LoginRefused("no such key")], ids=["sick", "refused"])
+def test_tpu_that_does_not_get_well_is_deleted_and_counted(training: Training, error: TPUError) -> None:
+    """A TPU that was given up before it was well, or let us in, goes, and is one of the losses that the form allows."""
+    with pytest.raises(type(error)):
+        training.hear_of_wait(error_event(error), max_preemptions=1)
+    assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
+    with pytest.raises(BudgetExhausted, match="max_preemptions is 1"):
+        training.hear_of_wait(error_event(error), max_preemptions=1)

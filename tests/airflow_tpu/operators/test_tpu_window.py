@@ -1,0 +1,113 @@
+"""A window for the first TPU: what it ends, how, and what it leaves alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
+
+from airflow_tpu.core.run.trigger_context import Watch, error_event
+from airflow_tpu.errors import WindowClosed
+from airflow_tpu.lifecycle.incarnation_end import noted_ends
+from airflow_tpu.lifecycle.wait import Pace, until_ready
+from airflow_tpu.operators.tpu import CloudTPUCreateOperator
+from airflow_tpu.stores.grants import store_root
+from airflow_tpu.stores.runs import LeaseStore
+from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
+from localcloud.rules.settings import Latencies
+from localcloud.testing import eventually
+from tests.airflow_tpu.conftest import Open
+from tests.airflow_tpu.site import BUCKET, KEY, ZONE, Site, now
+
+NO_CAPACITY: dict[str, Any] = {
+    "action": "error",
+    "code": 8,
+    "message": 'There is no more capacity in the zone "us-central1-f"',
+}
+OPEN = {"deadline_hours": 1, "start_within_hours": 0.5}
+"""With a lease that ends in an hour: the run has just begun, its window is open for half an hour."""
+
+SHUT = {"deadline_hours": 2, "start_within_hours": 0.5}
+"""With the same lease: the run began an hour ago, its window closed half an hour ago."""
+
+
+@pytest.fixture
+def leases(site: Site) -> LeaseStore:
+    """Leases of the grant that the tasks load; the run's ends in an hour."""
+    store = LeaseStore(site.storage, store_root(site.grant))
+    store.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
+    return store
+
+
+def task(**form: Any) -> CloudTPUCreateOperator:
+    """The create task of a run with this form."""
+    asked = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
+    return CloudTPUCreateOperator(
+        task_id="create", conf={**asked, "provisioning": "node", **form}, deferrable=True, poll_interval=0.1
+    )
+
+
+def context() -> Context:
+    """What a worker hands to the task."""
+    instance = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1, xcom_push=lambda **_: None)
+    return cast(Context, {"ti": instance})
+
+
+def closing(leases: LeaseStore) -> dt.datetime:
+    """When the window of OPEN closes."""
+    return leases.read(KEY).expires_at - dt.timedelta(hours=0.5)
+
+
+def test_wait_for_capacity_ends_with_the_window(
+    site: Site, leases: LeaseStore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The task wakes when its window closes, however long the pause would be, and says until when it waits."""
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS", "100000")
+    site.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
+    with pytest.raises(TaskDeferred) as deferred:
+        task(**OPEN).execute(context())
+    trigger = cast(CloudTPUCapacityTrigger, deferred.value.trigger)
+    assert trigger.hunt["resume_at"] == closing(leases).timestamp() == trigger.watch.closes
+    assert f"giving up at {closing(leases):%Y-%m-%d %H:%M} UTC" in capfd.readouterr().out
+
+
+def test_closed_window_asks_for_nothing(site: Site, leases: LeaseStore) -> None:
+    """A try that begins after the window has closed is skipped without one create call."""
+    with pytest.raises(AirflowSkipException, match=r"no TPU in time.*Nothing is billed any more"):
+        task(**SHUT).execute(context())
+    assert site.calls("CreateNode") == []
+
+
+def test_tpu_that_comes_too_late_is_given_back(site: Site, leases: LeaseStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trigger is told when the window closes; the task then deletes what it asked for and is skipped."""
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS", "0")
+    with pytest.raises(TaskDeferred) as deferred:
+        task(**OPEN).execute(context())
+    watch = cast(Watch, deferred.value.trigger.watch)
+    assert (watch.closing, watch.deadline) == (closing(leases), leases.read(KEY).expires_at)
+    with pytest.raises(AirflowSkipException, match="no TPU in time"):
+        task(**OPEN).execute_ready(context(), error_event(WindowClosed("no TPU in time.")))
+    assert eventually(site.nodes, lambda found: found == {}, 90.0) == {}
+    assert len(noted_ends(leases.read(KEY))) == 1
+
+
+def test_run_that_has_had_a_tpu_goes_on(site: Site, leases: LeaseStore) -> None:
+    """Once a TPU was READY the window means nothing: a repeated task uses it, or makes the next one."""
+    assert task().execute(context())["zone"] == ZONE
+    assert task(**SHUT).execute(context())["zone"] == ZONE
+    assert len(site.calls("CreateNode")) == 1
+
+
+async def test_wait_says_since_when_and_ends_at_the_window(open_site: Open) -> None:
+    """The line counts from when the wait began in whatever process, and the window's end has an error of its own."""
+    site = open_site(latencies=Latencies(creating=600.0))
+    async with site.client() as client:
+        target = await site.provisioner(client).ensure(site.order(), site.lease())
+        began = now() - dt.timedelta(seconds=300)
+        pace = Pace(0.05, now() + dt.timedelta(hours=1), began, now())
+        with pytest.raises(WindowClosed, match=rf"waiting for .*: [56] min since {began:%H:%M:%S} UTC"):
+            await until_ready(client, target, pace)

@@ -1,0 +1,86 @@
+"""The grant comes from a file, an Airflow Variable or a bucket; wherever it is, a wrong one creates nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_tpu import settings
+from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.errors import GrantError, GrantUnknown
+from airflow_tpu.stores.grants import grant_at_parse, load_grant
+from tests.airflow_tpu.site import BUCKET, INCLUDE, Site
+
+TEXT = (INCLUDE / "grants" / "local.yaml").read_text(encoding="utf-8")
+URI = f"gs://{BUCKET}/grants/mine.yaml"
+
+
+def put(site: Site, text: str) -> None:
+    """Write the grant into the bucket."""
+    site.storage.upload(bucket_name=BUCKET, object_name="grants/mine.yaml", data=text)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Name the grant as airflow.cfg does."""
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", name)
+
+
+def test_grant_in_a_bucket(site: Site, grant: Grant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The object is read through the Google connection, each time anew."""
+    put(site, TEXT)
+    use(monkeypatch, URI)
+    assert load_grant() == grant
+    put(site, f"{TEXT}\nprefix: elsewhere\n")
+    assert load_grant(storage=site.storage).prefix == "elsewhere"
+
+
+def test_grant_in_a_variable(site: Site, grant: Grant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same YAML as text of an Airflow Variable."""
+    monkeypatch.setenv("AIRFLOW_VAR_TRC_GRANT", TEXT)
+    use(monkeypatch, "variable:trc_grant")
+    assert load_grant() == grant
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (f"gs://{BUCKET}/grants/none.yaml", "does not exist"),
+        ("gs://no-such-bucket/grant.yaml", "does not exist"),
+        ("variable:nobody", "names no Airflow Variable"),
+        ("none.yaml", "is not a file of include/grants; allowed: .*local.yaml"),
+        ("../catalogue/prices.csv", "is not a file of include/grants"),
+        ("/etc/passwd", "is not a file of include/grants"),
+    ],
+)
+def test_missing_grant_is_unknown(site: Site, monkeypatch: pytest.MonkeyPatch, name: str, said: str) -> None:
+    """Each kind of missing grant is named; a path never leaves include/grants."""
+    monkeypatch.setenv("AIRFLOW_VAR_NOBODY", " ")
+    with pytest.raises(GrantUnknown, match=said):
+        load_grant(name)
+
+
+def test_grant_that_may_not_be_read_is_unknown(site: Site) -> None:
+    """A refusal by the bucket is told as one."""
+    put(site, TEXT)
+    site.cloud.add_fault("gcs.request", {"object": "grants/mine.yaml"}, times=9, action="403")
+    with pytest.raises(GrantUnknown, match="cannot be read"):
+        load_grant(URI, site.storage)
+
+
+@pytest.mark.parametrize(("text", "error"), [("a: [", GrantUnknown), ("project_id: 5", GrantError), ("", GrantError)])
+def test_wrong_grant_says_what_is_wrong(site: Site, text: str, error: type[Exception]) -> None:
+    """What is not YAML, or not a grant, is refused with the faults."""
+    put(site, text)
+    with pytest.raises(error):
+        load_grant(URI, site.storage)
+
+
+@pytest.mark.parametrize("name", [URI, "variable:trc_grant", "none.yaml"])
+def test_parsing_a_dag_asks_nobody(site: Site, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A form is built without the grant when it is not a file: a DAG file is parsed every few seconds."""
+    monkeypatch.setenv("AIRFLOW_VAR_TRC_GRANT", TEXT)
+    put(site, TEXT)
+    use(monkeypatch, name)
+    assert grant_at_parse() is None
+    use(monkeypatch, "local.yaml")
+    assert grant_at_parse() == load_grant("local.yaml")
+    assert settings.grant_name() == "local.yaml"

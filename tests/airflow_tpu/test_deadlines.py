@@ -1,0 +1,73 @@
+"""The deadline alert: it looks into the lease and deletes only what is overdue."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.deadlines import LADDER, SLACK, deadline_alerts, end_overdue
+from airflow_tpu.lifecycle.wait import until_ready
+from localcloud.testing import eventually
+from tests.airflow_tpu.site import KEY, ZONE, Site, now, pace
+
+
+def context() -> dict[str, object]:
+    """What Airflow hands to the callback: the DAG run as its REST API shows it."""
+    from airflow.api_fastapi.core_api.datamodels.dag_run import DAGRunResponse
+
+    names = set(DAGRunResponse.model_json_schema(mode="serialization")["properties"])
+    assert {"dag_id", "dag_run_id"} <= names
+    return {"dag_run": {"dag_id": KEY.dag_id, "dag_run_id": KEY.run_id}}
+
+
+async def start(site: Site, client: TPUClient, expires_at: dt.datetime) -> None:
+    """A READY TPU of the run, with a lease that ends then."""
+    await until_ready(client, await site.ensure(client), pace())
+    site.leases.acquire(KEY, ZONE, expires_at)
+
+
+async def test_overdue_run_loses_its_tpu(site: Site, client: TPUClient) -> None:
+    """A run past its own deadline is ended, whatever state Airflow keeps it in; a colleague's node stays."""
+    await start(site, client, now() - dt.timedelta(minutes=1))
+    site.foreign_node("tpu-train-of-anna")
+    said = await end_overdue("google_cloud_default", context())
+    assert "has passed its deadline" in said
+    eventually(site.nodes, lambda nodes: nodes == {"tpu-train-of-anna": "READY"})
+
+
+async def test_run_within_its_deadline_goes_on(site: Site, client: TPUClient) -> None:
+    """An alert of the ladder that comes before the run's own deadline changes nothing."""
+    await start(site, client, now() + dt.timedelta(hours=1))
+    assert "may go on" in await end_overdue("google_cloud_default", context())
+    assert list(site.nodes().values()) == ["READY"]
+
+
+async def test_run_that_has_ended_has_nothing_to_end(site: Site) -> None:
+    """Without a lease there is nothing to do, and the text says so."""
+    assert "holds no lease" in await end_overdue("google_cloud_default", context())
+
+
+def test_ladder_reaches_the_longest_deadline() -> None:
+    """Every number of hours that the form takes is followed by an alert."""
+    assert max(LADDER) >= dt.timedelta(days=30)
+    assert len(deadline_alerts()) == len(LADDER)
+
+
+@pytest.mark.parametrize("alert", deadline_alerts(), ids=lambda alert: str(alert.interval))
+def test_callback_can_be_imported_by_its_path(alert: object) -> None:
+    """The triggerer imports the callback by its dotted path; a typo there would be noticed at the deadline only."""
+    from airflow.sdk.module_loading import import_string
+
+    assert import_string(alert.callback.path) is end_overdue  # type: ignore[attr-defined]
+
+
+def test_a_run_with_alerts_can_be_cleared() -> None:
+    """Airflow stores each interval as the plain number that its Clear counts with, and reads the same time back."""
+    from airflow.serialization.decoders import decode_deadline_alert
+    from airflow.serialization.encoders import encode_deadline_alert
+
+    stored = [encode_deadline_alert(alert) for alert in deadline_alerts()]
+    assert [dt.timedelta(seconds=entry["interval"]) for entry in stored] == [step + SLACK for step in LADDER]
+    assert [decode_deadline_alert(entry).interval for entry in stored] == [step + SLACK for step in LADDER]

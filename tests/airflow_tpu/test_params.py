@@ -1,0 +1,98 @@
+"""The trigger form."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.sdk import Param
+
+from airflow_tpu import settings
+from airflow_tpu.core.request.run_conf import RunConf
+from airflow_tpu.params import train_params
+from airflow_tpu.stores.grants import load_catalogue, load_grant
+
+
+def dump(params: dict[str, Param]) -> dict[str, object]:
+    """What pressing Trigger sends when nothing is changed."""
+    return {name: param.resolve() for name, param in params.items()}
+
+
+def test_untouched_form_is_a_valid_run() -> None:
+    """Pressing Trigger at once works: every default passes the full check of the first task."""
+    conf = RunConf.parse(dump(train_params()), load_catalogue())
+    assert (conf.script, conf.arguments, conf.environment) == ("digits.py", (), {})
+
+
+def test_form_and_check_know_the_same_fields() -> None:
+    """A field of the form that the check does not know, or the other way round, would fail every run."""
+    names = set(RunConf.parse(dump(train_params()), load_catalogue()).to_json())
+    assert set(train_params()) == names
+
+
+def test_every_field_has_section_title_and_help() -> None:
+    """Nobody has to guess what a field means."""
+    for name, param in train_params().items():
+        schema = param.schema
+        assert schema.get("section"), name
+        assert schema.get("title"), name
+        assert schema.get("description_md") or param.description, name
+
+
+def test_optional_text_allows_null_and_no_other_field_does() -> None:
+    """Airflow's form disables its button over an empty text unless null is allowed; it then sends null."""
+    nullable = {name for name, param in train_params().items() if "null" in param.schema["type"]}
+    assert nullable == {
+        "arguments",
+        "requirements",
+        "environment",
+        "runtime_version",
+        "allow_paid_reason",
+        "data_uri",
+        "model",
+    }
+
+
+def test_every_meaning_belongs_to_a_value() -> None:
+    """What the form shows begins with the value that is sent, so that what is seen can be typed elsewhere."""
+    shown = {name: param.schema["values_display"] for name, param in train_params().items() if "enum" in param.schema}
+    assert {name for name, texts in shown.items() if texts} == {"provisioning", "on_stock_out"}
+    for name, texts in shown.items():
+        assert set(texts) in (set(), set(train_params()[name].schema["enum"]))
+        assert [value for value, text in texts.items() if not text.startswith(f"{value}: ")] == []
+
+
+def test_every_field_is_flat() -> None:
+    """An object or a list as a default would block the button, and cannot be typed into a field."""
+    kinds = [param.schema["type"] for param in train_params().values()]
+    named = {name for kind in kinds for name in (kind if isinstance(kind, list) else [kind])}
+    assert named == {"string", "integer", "number", "boolean", "null"}
+    assert {type(value) for value in dump(train_params()).values()} <= {str, int, float, bool, type(None)}
+
+
+def test_proposals_are_good() -> None:
+    """What the form proposes for a field that takes any text passes the full check, and its file is there."""
+    catalogue, form = load_catalogue(), dump(train_params())
+    proposed = {name: param.schema["examples"] for name, param in train_params().items() if "examples" in param.schema}
+    assert set(proposed) == {"script", "requirements", "runtime_version"}
+    for name in ("script", "requirements"):
+        for example in proposed[name]:
+            assert getattr(RunConf.parse({**form, name: example}, catalogue), name) == example
+            assert (settings.include_dir() / "train" / example).is_file()
+    singles = [catalogue.types[name] for name in catalogue.single_host_types()]
+    assert set(proposed["runtime_version"]) == {kind.default_runtime for kind in singles}
+
+
+@pytest.mark.parametrize(
+    ("grant", "expected"),
+    [
+        ("local.yaml", ("v2-8", "us-central1-f", "on-demand", "gs://trc-local/airflow-tpu/runs")),
+        ("example.yaml", ("v4-8", "us-central2-b", "spot", "gs://my-tpu-bucket/airflow-tpu/runs")),
+    ],
+)
+def test_defaults_come_from_the_grant(grant: str, expected: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first row of the grant is the default, and its bucket; the help lists every row."""
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", grant)
+    params = train_params()
+    asked = ("accelerator_type", "zone", "tier", "artifacts_uri")
+    assert tuple(params[name].resolve() for name in asked) == expected
+    told = params["accelerator_type"].schema["description_md"]
+    assert [str(row) for row in load_grant().allowances if str(row) not in told] == []

@@ -1,0 +1,99 @@
+"""Snapshots made by hand, for the pure half of the page."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from airflow_tpu.core.catalogue.catalogue import Catalogue
+from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
+from airflow_tpu.core.ledger.usage import fold
+from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey, labels
+from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
+from airflow_tpu.lifecycle.project_snapshot import Census
+from airflow_tpu.ui.parts import Reader
+from airflow_tpu.ui.snapshot import Snapshot
+
+NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+HOUR = dt.timedelta(hours=1)
+ZONE = "us-central1-f"
+ROW = "2 spot v2-8 devices in us-central1-f"
+KEY = RunKey("tpu_train", "manual__2026-11-20T10:00:00+00:00")
+CATALOGUE = Catalogue.load(Path(__file__).parents[3] / "include" / "catalogue")
+ALL = Reader({"tpu_train", "secret_dag"}, everything=True)
+
+
+def grant(**changes: Any) -> Grant:
+    """Two v2-8 and eight v5e chips, all spot, with forty days left."""
+    rows = [
+        {"count": 2, "unit": "devices", "tier": "spot", "type": "v2-8", "zone": ZONE},
+        {"count": 8, "unit": "chips", "tier": "spot", "generation": "v5e", "zone": "us-central1-a"},
+    ]
+    usual = {"project_id": "my-project", "project_number": "123456789012", "bucket": "my-bucket", "allowances": rows}
+    return Grant.parse({**usual, "start": "2026-10-01", "days": 90, **changes})
+
+
+def node(node_id: str, key: RunKey | None = None, expires_at: dt.datetime = NOW + HOUR, **changes: Any) -> TPUView:
+    """A READY spot v2-8; with a key it is ours."""
+    fields = {"state": "READY", "accelerator_type": "v2-8", "tier": Tier.SPOT, "zone": ZONE, **changes}
+    marks = labels(key, LeaseStamp("token", expires_at, 1)) if key else {}
+    name = f"projects/my-project/locations/{fields['zone']}/nodes/{node_id}"
+    return TPUView(name=name, node_id=node_id, labels=marks, **fields)
+
+
+def queued(queued_id: str, state: str = "WAITING_FOR_RESOURCES", key: RunKey | None = None) -> QueuedView:
+    """A queued resource for one spot v2-8."""
+    marks = labels(key, LeaseStamp("token", NOW + HOUR, 1)) if key else {}
+    name = f"projects/my-project/locations/{ZONE}/queuedResources/{queued_id}"
+    return QueuedView(name, queued_id, ZONE, state, 0, "", (queued_id,), marks, "v2-8", Tier.SPOT)
+
+
+def opened(key: RunKey = KEY, number: int = 1, asked: dt.datetime = NOW - 2 * HOUR, **changes: Any) -> Opened:
+    """The *opened* of a spot v2-8 that the grant covers."""
+    fields: dict[str, Any] = {
+        "project": "my-project",
+        "zone": ZONE,
+        "accelerator_type": "v2-8",
+        "chips": 4,
+        "tier": Tier.SPOT,
+        "provisioning": "queued-resource",
+        "external_ips": 0,
+        "allowance": ROW,
+        "paid_reason": "",
+        **changes,
+    }
+    return Opened(
+        node_id=key.node_id(number), run=key.digest, dag_id=key.dag_id, run_id=key.run_id, requested_at=asked, **fields
+    )
+
+
+def closed(event: Opened, hours: float = 1.0, reason: EndReason = EndReason.FINISHED, size: int = 0) -> Closed:
+    """The end of an incarnation that was READY when it was asked for, and trained all the time."""
+    begin = event.requested_at
+    return Closed(event.node_id, begin, begin + hours * HOUR, reason, TimeSource.API, hours * 3600, size)
+
+
+def lease(key: RunKey = KEY, expires_at: dt.datetime = NOW + HOUR) -> Lease:
+    """A lease of a run."""
+    return Lease(key, "token", expires_at, ZONE, incarnation=1)
+
+
+def snapshot(
+    nodes: Iterable[TPUView] = (),
+    events: Iterable[Opened | Closed] = (),
+    leases: Iterable[Lease] | None = (),
+    **changes: Any,
+) -> Snapshot:
+    """Everything could be read, unless changed."""
+    fields: dict[str, Any] = {
+        "grant": grant(),
+        "census": Census(tuple(nodes), (), ()),
+        "leases": None if leases is None else tuple(leases),
+        "usage": fold(events, CATALOGUE, NOW),
+        **changes,
+    }
+    return Snapshot(NOW, **fields)

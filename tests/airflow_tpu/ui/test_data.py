@@ -1,0 +1,179 @@
+"""Reading what the page shows: failures stay apart, the ledger is read once, nobody waits."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import threading
+from collections.abc import Callable
+
+import pytest
+from google.api_core.exceptions import Forbidden
+
+from airflow_tpu.errors import LedgerError
+from airflow_tpu.stores.grants import load_grant
+from airflow_tpu.ui.data import LedgerReader, Loader, SnapshotCache
+from airflow_tpu.ui.snapshot import Snapshot
+from localcloud.testing import eventually
+from tests.airflow_tpu.ui.invented import LIVING, ROOT, Project, history
+from tests.airflow_tpu.ui.made import NOW, opened, snapshot
+
+REFUSED = {"project": "local-project", "is_anonymous": True, "tpu_api_endpoint": "tpu.googleapis.com:443"}
+
+
+class Source:
+    """A source that can be slow, and counts how often it is read."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.open = threading.Event()
+        self.open.set()
+
+    def __call__(self) -> Snapshot:
+        """Read, once somebody opens the source."""
+        self.reads += 1
+        assert self.open.wait(30)
+        return Snapshot(NOW + self.reads * dt.timedelta(minutes=1))
+
+
+class Watch:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        """Seconds so far."""
+        return self.seconds
+
+
+@pytest.fixture
+def source() -> Source:
+    """An open source."""
+    return Source()
+
+
+@pytest.fixture
+def watch() -> Watch:
+    """A stopped clock."""
+    return Watch()
+
+
+def test_a_young_snapshot_is_given_again(source: Source, watch: Watch) -> None:
+    """Within its age a snapshot is read once for everybody, after it anew."""
+    cache = SnapshotCache(source, watch, max_age=15)
+    first = cache.get(30)
+    watch.seconds = 14.9
+    assert cache.get(30) is first
+    watch.seconds = 15.0
+    assert cache.get(30) is not first
+    assert source.reads == 2
+
+
+def test_a_slow_source_holds_nobody_up(source: Source, watch: Watch) -> None:
+    """While the first reading is under way there is nothing, later the old snapshot, and one reading at a time."""
+    cache = SnapshotCache(source, watch, max_age=15)
+    source.open.clear()
+    assert [cache.get(0), cache.get(0)] == [None, None]
+    source.open.set()
+    first = eventually(lambda: cache.get(0), bool)
+    source.open.clear()
+    watch.seconds = 20.0
+    assert [cache.get(0), cache.get(0)] == [first, first]
+    assert source.reads == 2
+    source.open.set()
+    assert eventually(lambda: cache.get(0), lambda found: found is not first) is not None
+
+
+def test_an_error_nobody_foresaw_is_not_swallowed() -> None:
+    """A bug in the reading reaches the request that waits for it, and the next request tries again."""
+    answers: list[Callable[[], Snapshot]] = [lambda: next(iter(())), lambda: snapshot()]
+    cache = SnapshotCache(lambda: answers.pop(0)())
+    with pytest.raises(StopIteration):
+        cache.get(30)
+    assert cache.get(30) is not None
+
+
+def test_a_full_project_is_read_whole(fresh: Project) -> None:
+    """Grant, live TPUs, leases and ledger come from where the product keeps them."""
+    now = dt.datetime.now(dt.UTC)
+    for event in history(now, 5):
+        fresh.record(event)
+    fresh.run(LIVING, now + dt.timedelta(hours=1))
+    found = Loader()()
+    assert found.problems == {}
+    assert found.census is not None
+    assert [node.node_id for node in found.census.nodes] == [LIVING.node_id(1)]
+    assert found.leases is not None
+    assert [lease.key for lease in found.leases] == [LIVING]
+    assert found.usage is not None
+    assert len(found.usage.rows) == 6
+
+
+def test_a_source_that_fails_leaves_the_others(fresh: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a connection that the TPU API is not reached through, the grant is still read, and the failure is told."""
+    monkeypatch.setenv("AIRFLOW_CONN_BROKEN", json.dumps({"conn_type": "google_cloud_platform", "extra": REFUSED}))
+    found = Loader("broken")()
+    assert (found.census, found.leases, found.usage) == (None, None, None)
+    assert found.grant == load_grant()
+    assert "tpu_api_endpoint" in found.problems["live TPUs"]
+
+
+def test_without_a_connection_everything_is_unknown_and_said(fresh: Project) -> None:
+    """A connection that does not exist is a problem of each part, named, and no failure of the page."""
+    found = Loader("no_such_connection")()
+    assert set(found.problems) == {"live TPUs", "leases", "ledger"}
+    assert all("no_such_connection" in text for text in found.problems.values())
+
+
+def test_without_a_grant_the_bucket_is_unknown(fresh: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grant file that is not there leaves the live TPUs, and says why leases and ledger are missing."""
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", "nowhere.yaml")
+    found = Loader()()
+    assert (found.grant, found.leases, found.usage) == (None, None, None)
+    assert found.census is not None
+    assert "nowhere.yaml" in found.problems["grant"]
+
+
+def test_each_object_of_the_ledger_is_read_once(fresh: Project) -> None:
+    """A second reading fetches only what is new."""
+    reader = LedgerReader()
+    for event in history(NOW, 2):
+        fresh.record(event)
+    assert len(reader.events(fresh.storage, ROOT)) == 4
+    fresh.record(opened(LIVING))
+    reads = gets(fresh)
+    assert len(reader.events(fresh.storage, ROOT)) == 5
+    assert gets(fresh) - reads == 1
+
+
+def test_a_failure_half_way_loses_nothing_that_was_read(fresh: Project) -> None:
+    """After a refused object the next reading fetches only what the first one did not get to."""
+    for event in history(NOW, 3):
+        fresh.record(event)
+    reader, whole = LedgerReader(), 6
+    spec = {"point": "gcs.request", "match": {"op": "objects.media"}, "after": whole - 1, "params": {"action": "403"}}
+    fresh.cloud.cloud.faults.add({**spec, "times": 1})
+    with pytest.raises(Forbidden):
+        reader.events(fresh.storage, ROOT)
+    assert fresh.cloud.cloud.faults.unused() == []
+    reads = gets(fresh)
+    assert len(reader.events(fresh.storage, ROOT)) == whole
+    assert gets(fresh) - reads < whole
+
+
+def test_a_damaged_ledger_is_no_ledger(fresh: Project) -> None:
+    """An object that is no event makes the ledger unknown, since every sum without it would be wrong."""
+    uri = f"{ROOT}/ledger/incarnations/broken/opened.json"
+    fresh.storage.write_json(uri, {"event": "opened"})
+    with pytest.raises(LedgerError):
+        LedgerReader().events(fresh.storage, ROOT)
+    found = Loader()()
+    assert found.usage is None
+    assert "not an event of the ledger" in found.problems["ledger"]
+
+
+def gets(project: Project) -> int:
+    """Objects that have been read from the bucket so far."""
+    stats = project.cloud.call(project.cloud.cloud.storage.stats)
+    return int(stats["requests"]["objects.media"])

@@ -1,0 +1,211 @@
+"""What is alive: gauges, cost classes and orphans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.core.tpu.spec import Tier
+from airflow_tpu.lifecycle.project_snapshot import Census
+from airflow_tpu.ui.fleet import gauges, orphan_table, tpus
+from airflow_tpu.ui.parts import HIDDEN, Reader
+from airflow_tpu.ui.snapshot import Snapshot
+from tests.airflow_tpu.ui.made import ALL, HOUR, KEY, NOW, ROW, ZONE, grant, lease, node, opened, queued, snapshot
+
+UNKNOWN_ROWS = {"in_use": None, "dead": None, "idle": None, "over": None}
+
+
+def gauge(known: Snapshot, number: int = 0) -> dict[str, Any]:
+    """One gauge without its name."""
+    found = gauges(known)
+    assert found is not None
+    return {name: found[number][name] for name in ("in_use", "dead", "idle", "over")}
+
+
+def row(known: Snapshot, name: str) -> dict[str, dict[str, str]]:
+    """The row of a TPU by its columns."""
+    data = tpus(known, ALL)
+    (found,) = (cells for cells in data["rows"] if cells[0]["text"] == name)
+    return dict(zip((column["text"] for column in data["columns"]), found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (0, {"in_use": 0, "dead": 0, "idle": 2, "over": 0}),
+        (1, {"in_use": 1, "dead": 0, "idle": 1, "over": 0}),
+        (3, {"in_use": 3, "dead": 0, "idle": 0, "over": 1}),
+    ],
+)
+def test_a_gauge_tells_used_idle_and_over(count: int, expected: dict[str, int]) -> None:
+    """Devices in use and idle add up to the allowance, and what is beyond it stands apart."""
+    assert gauge(snapshot([node(f"n{number}") for number in range(count)])) == expected
+
+
+def test_a_gauge_of_chips_counts_chips() -> None:
+    """A v5litepod-4 takes four of eight chips."""
+    small = node("small", accelerator_type="v5litepod-4", zone="us-central1-a")
+    assert gauge(snapshot([small]), 1) == {"in_use": 4, "dead": 0, "idle": 4, "over": 0}
+
+
+def test_a_dead_tpu_is_neither_used_nor_idle() -> None:
+    """A preempted node leaves less to ask for, but is not over the allowance, since nobody is charged for it."""
+    known = snapshot([node("a"), node("b"), node("dead", state="PREEMPTED")])
+    assert gauge(known) == {"in_use": 2, "dead": 1, "idle": 0, "over": 0}
+    assert row(known, "dead")["Cost class"]["text"] == "dead"
+    assert row(known, "a")["Cost class"]["text"] == "covered"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"census": None}, "what is alive could not be read"),
+        ({"census": Census((), (), (ZONE,))}, f"{ZONE} did not answer"),
+        ({"census": Census((node("odd", accelerator_type="v9-x"),), (), ())}, "odd (v9-x) cannot be counted"),
+    ],
+)
+def test_a_gauge_without_knowledge_says_unknown(changes: dict[str, Any], why: str) -> None:
+    """A gauge whose figures cannot be known has none, and says why; it never shows zero."""
+    found = gauges(snapshot(**changes))
+    assert found is not None
+    assert gauge(snapshot(**changes)) == UNKNOWN_ROWS
+    assert found[0]["text"].startswith("unknown: ")
+    assert why in found[0]["text"]
+
+
+def test_without_a_grant_there_is_no_gauge() -> None:
+    """A grant that cannot be read gives no gauges at all, not empty ones."""
+    assert gauges(snapshot(grant=None)) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, ("covered", ROW)),
+        ({"tier": Tier.PREEMPTIBLE}, ("covered", ROW)),
+        ({"tier": Tier.ON_DEMAND}, ("billed", "no allowance covers its type, tier and zone")),
+        ({"zone": "us-central1-b"}, ("billed", "no allowance covers its type, tier and zone")),
+        ({"accelerator_type": "v3-8"}, ("billed", "no allowance covers its type, tier and zone")),
+        ({"accelerator_type": "v9-x"}, ("unknown", "nobody can count the chips of v9-x")),
+        ({"state": "STOPPED"}, ("dead", "holds quota until it is deleted")),
+        ({"state": "A_NEW_STATE"}, ("covered", ROW)),
+    ],
+)
+def test_the_cost_class_of_one_tpu(changes: dict[str, Any], expected: tuple[str, str]) -> None:
+    """A TPU is covered only if type, tier and zone are in one row of the grant."""
+    found = row(snapshot([node("one", **changes)]), "one")["Cost class"]
+    assert (found["text"], found["note"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        ({"days": 30}, "the grant ended 2026-10-31 00:00 UTC"),
+        ({"start": "2026-12-01"}, "the grant starts 2026-12-01 00:00 UTC"),
+    ],
+)
+def test_outside_the_term_everything_is_billed(term: dict[str, Any], expected: str) -> None:
+    """A TPU that a row would cover is billed before and after the grant."""
+    found = row(snapshot([node("one")], grant=grant(**term)), "one")["Cost class"]
+    assert (found["text"], found["note"], found["tone"]) == ("billed", expected, "bad")
+
+
+def test_more_than_the_allowance_is_billed_in_part() -> None:
+    """Three TPUs on an allowance of two are all marked, since nobody can say which of them is billed."""
+    known = snapshot([node(f"n{number}") for number in range(3)])
+    assert {row(known, f"n{number}")["Cost class"]["text"] for number in range(3)} == {"over the allowance"}
+
+
+def test_without_a_grant_the_cost_class_is_unknown() -> None:
+    """A TPU whose grant cannot be read is not called free."""
+    assert row(snapshot([node("one")], grant=None), "one")["Cost class"]["text"] == "unknown"
+
+
+def test_an_accepted_bill_shows_its_reason() -> None:
+    """A TPU that somebody decided to pay for says so, although a row of the grant would fit it."""
+    paid = opened(allowance=None, paid_reason="deadline on Friday")
+    found = row(snapshot([node(KEY.node_id(1), KEY)], [paid], [lease()]), KEY.node_id(1))["Cost class"]
+    assert (found["text"], found["note"]) == ("paid, accepted", "deadline on Friday")
+
+
+def test_what_costs_money_stands_first() -> None:
+    """Billed TPUs come before covered ones."""
+    data = tpus(snapshot([node("good"), node("bad", accelerator_type="v3-8")]), ALL)
+    assert [cells[0]["text"] for cells in data["rows"]] == ["bad", "good"]
+
+
+def test_a_tpu_leads_to_its_run_and_to_the_console() -> None:
+    """Our TPU links to its DAG run, with every special character quoted, and to its page in the console."""
+    created = node(KEY.node_id(1), KEY, created_at=NOW - 26 * HOUR)
+    found = row(snapshot([created], leases=[lease()]), KEY.node_id(1))
+    assert found["Run"]["href"] == "../dags/tpu_train/runs/manual__2026-11-20T10%3A00%3A00%2B00%3A00"
+    console = "https://console.cloud.google.com/compute/tpus/details/us-central1-f/"
+    assert found["TPU"]["href"] == f"{console}{KEY.node_id(1)}?project=my-project"
+    assert found["Age"]["text"] == "1 d 2 h"
+
+
+def test_an_age_that_nobody_knows_is_unknown() -> None:
+    """A TPU without a creation time and without a ledger record has no age, not the age zero."""
+    assert row(snapshot([node("one")]), "one")["Age"]["text"] == "unknown"
+
+
+def test_a_queued_resource_counts_before_its_node_is_there() -> None:
+    """A request that waits is shown with its state, and once its node is there only the node is."""
+    waiting = Census((), (queued("q"),), ())
+    assert row(snapshot(census=waiting), "q")["State"]["text"] == "WAITING_FOR_RESOURCES"
+    both = Census((node("q"),), (queued("q", "ACTIVE"),), ())
+    assert [cells[1]["text"] for cells in tpus(snapshot(census=both), ALL)["rows"]] == ["READY"]
+
+
+def test_a_zone_without_an_answer_is_named() -> None:
+    """An empty list with a silent zone is no proof that nothing is alive."""
+    data = tpus(snapshot(census=Census((), (), (ZONE,))), ALL)
+    assert "unknown" in data["empty"]
+    assert ZONE in data["more"]
+
+
+def test_a_dag_that_the_reader_may_not_see_has_no_name() -> None:
+    """Neither DAG, run, link nor the DAG's part of the TPU's name is shown to who may not see the DAG."""
+    secret = RunKey("secret_dag", "manual__1")
+    known = snapshot([node(secret.node_id(1), secret)], leases=[lease(secret)])
+    data = tpus(known, Reader({"tpu_train"}))
+    ((name, *_, run, _cost),) = data["rows"]
+    assert name == {"text": f"*-{secret.digest}-1"}
+    assert run == {"text": HIDDEN}
+
+
+def test_a_forgotten_run_is_named_to_those_only_who_see_all() -> None:
+    """The name of a TPU whose run nobody knows begins with a DAG's name, which a reader of some DAGs may not see."""
+    known = snapshot([node(KEY.node_id(1), KEY)])
+    for reader, name in ((ALL, KEY.node_id(1)), (Reader({"tpu_train"}), f"*-{KEY.digest}-1")):
+        shown = {data["rows"][0][0]["text"] for data in (tpus(known, reader), orphan_table(known, reader))}
+        assert shown == {name}
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "leases", "reason"),
+    [
+        (NOW + HOUR, [], "nobody holds a lease on it"),
+        (NOW - HOUR, [lease(expires_at=NOW - HOUR)], "its lease ended 2026-11-20 11:00 UTC"),
+    ],
+)
+def test_a_tpu_of_ours_without_a_living_lease_is_an_orphan(expires_at: Any, leases: list[Any], reason: str) -> None:
+    """What carries our label and has no lease, or one that has ended, is listed with the reason."""
+    data = orphan_table(snapshot([node(KEY.node_id(1), KEY, expires_at)], leases=leases), ALL)
+    assert [[cell["text"] for cell in cells[:2]] for cells in data["rows"]] == [[KEY.node_id(1), reason]]
+
+
+def test_what_is_leased_or_not_ours_is_no_orphan() -> None:
+    """A TPU with a living lease, and one that somebody else made, are left alone."""
+    data = orphan_table(snapshot([node(KEY.node_id(1), KEY), node("annas")], leases=[lease()]), ALL)
+    assert data["rows"] == []
+    assert data["empty"].startswith("none")
+
+
+def test_orphans_are_unknown_without_leases() -> None:
+    """Leases that cannot be read make no TPU an orphan and prove that none is."""
+    data = orphan_table(snapshot([node(KEY.node_id(1), KEY)], leases=None, problems={"leases": "403"}), ALL)
+    assert data["rows"] == []
+    assert data["empty"] == "unknown: 403"

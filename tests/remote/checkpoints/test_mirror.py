@@ -1,0 +1,143 @@
+"""While a run goes on, its newest complete checkpoint is in the bucket; when it ends, its last one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+
+import pytest
+
+from airflow_tpu import protocol
+from airflow_tpu.core.run.job import RunRef
+from tests.remote.vault import MirroredRun, Vault
+from tests.remote.vm import Machine, processes_with, until
+
+
+def mirror_pids(machine: Machine) -> list[int]:
+    """The mirror processes of this home's runs."""
+    return [pid for pid in processes_with(f"HOME={machine.home}") if b"\0mirror\0" in command_line(pid)]
+
+
+def command_line(pid: int) -> bytes:
+    """What a process was started with; empty if it is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def test_the_newest_checkpoint_is_in_the_bucket_while_the_run_goes_on(run: MirroredRun, vault: Vault) -> None:
+    """A checkpoint that the script commits becomes complete in the bucket, and the heartbeat says which one it is."""
+    ref = run.start()
+    run.mirrored(ref, 2)
+    assert vault.newest == (2, "attempt-1/000000000002.step-0000000002")
+    assert run.mirror(ref)["pending"] is None
+    assert run.mirror(ref)["error"] == ""
+
+
+def test_the_newest_three_stay(run: MirroredRun, vault: Vault) -> None:
+    """Older checkpoints leave the bucket once newer ones are safe there."""
+    ref = run.start()
+    for step in (1, 2, 3, 4, 5):
+        run.mirrored(ref, step)
+    until(lambda: vault.folders == {f"attempt-1/{step:012d}.step-{step:010d}" for step in (3, 4, 5)})
+    assert vault.steps == [3, 4, 5]
+
+
+def test_a_stop_waits_until_the_last_checkpoint_is_safe(run: MirroredRun, vault: Vault) -> None:
+    """What the script saves when it is asked to stop is in the bucket before its result is there."""
+    ref = run.start(mirror_secs=3600.0)
+    run.count_to(3)
+    until((run.checkpoints / "step-0000000003").exists)
+    result = run.machine.stop(20.0, ref)["result"]
+    assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (75, True, 4)
+    assert vault.newest == (4, "attempt-1/000000000004.step-0000000004")
+
+
+def test_a_killed_run_leaves_its_last_checkpoint_safe(run: MirroredRun, vault: Vault) -> None:
+    """A command that is killed from outside has its committed checkpoint pushed before the result is there."""
+    ref = run.start(mirror_secs=3600.0)
+    run.count_to(2)
+    until((run.checkpoints / "step-0000000002").exists)
+    os.kill(run.machine.recorded()["pid"], signal.SIGKILL)
+    result = run.machine.result(ref)
+    assert (result["signal"], result["checkpoint_durable"], result["last_durable_step"]) == (signal.SIGKILL, True, 2)
+
+
+def test_a_run_at_its_deadline_leaves_its_last_checkpoint_safe(run: MirroredRun, vault: Vault) -> None:
+    """At the deadline the script saves, and what it saves is in the bucket when the result is there."""
+    run.count_to(2)
+    ref = run.start(mirror_secs=3600.0, deadline=1.0)
+    result = run.machine.result(ref)
+    assert (result["deadline"], result["stopped"]) == (True, False)
+    assert vault.steps == ([] if result["last_durable_step"] is None else [result["last_durable_step"]])
+
+
+def test_a_run_without_checkpoints_has_none_that_are_safe(run: MirroredRun) -> None:
+    """A script that saves nothing ends as usual, and its result promises nothing."""
+    result = run.machine.result(run.start("true"))
+    assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (0, False, None)
+
+
+def test_without_a_place_nothing_is_mirrored(run: MirroredRun, vault: Vault) -> None:
+    """A job that names no place for checkpoints asks the bucket nothing."""
+    result = run.machine.result(run.start("true", checkpoints_uri=""))
+    assert {result[name] for name in protocol.CHECKPOINT_FIELDS} == {None}
+    assert vault.requests == {}
+
+
+def test_the_mirror_dies_with_its_supervisor(run: MirroredRun) -> None:
+    """Nothing of ours outlives a supervisor that was killed."""
+    ref = run.start()
+    run.mirrored(ref, 1)
+    assert len(mirror_pids(run.machine)) == 1
+    os.kill(run.machine.recorded()["supervisor_pid"], signal.SIGKILL)
+    until(lambda: mirror_pids(run.machine) == [])
+
+
+def test_a_mirror_that_was_killed_is_replaced_for_the_last_push(run: MirroredRun, vault: Vault) -> None:
+    """When memory ran out and took the mirror, the last checkpoint still gets into the bucket."""
+    ref = run.start()
+    run.mirrored(ref, 1)
+    os.kill(mirror_pids(run.machine)[0], signal.SIGKILL)
+    result = run.machine.stop(20.0, ref)["result"]
+    assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (75, True, 2)
+
+
+def test_the_mirror_is_no_leftover_of_the_command(run: MirroredRun) -> None:
+    """What the command leaves behind is counted and ended without our own helper."""
+    ref = run.start("sh", "-c", "sleep 1000 & exit 3")
+    assert run.machine.result(ref)["leftovers_killed"] == 1
+
+
+def test_a_checkpoint_that_belies_its_manifest_is_not_kept(run: MirroredRun, vault: Vault) -> None:
+    """A file of the right size with other content than the script's manifest says does not become a checkpoint."""
+    ref = run.start()
+    run.mirrored(ref, 1)
+    stale = shutil.copytree(run.checkpoints / "step-0000000001", run.allow.with_name("stale"))
+    manifest = stale / "MANIFEST.json"
+    manifest.write_text(manifest.read_text().replace('"step": 1', '"step": 2'))
+    (stale / "shards" / "0").write_text("state of step 9")
+    stale.rename(run.checkpoints / "step-0000000002")  # whole at once, as a script commits it
+    until(lambda: b"step-0000000002" in run.machine.log(ref))
+    os.kill(run.machine.recorded()["pid"], signal.SIGKILL)
+    assert run.machine.result(ref)["last_durable_step"] == 1
+    assert vault.steps == [1]
+    assert b"step-0000000002 is not mirrored: shards/0 has another checksum" in run.machine.log(ref)
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_mirror_counts_from_what_is_there(run: MirroredRun, vault: Vault, attempt: int) -> None:
+    """An attempt on the same machine uploads nothing that the bucket has already, whichever attempt had saved it."""
+    ref = run.start()
+    run.mirrored(ref, 1)
+    run.machine.stop(20.0, ref)
+    before = vault.steps
+    again = RunRef("run", attempt + 1)
+    run.count_to(0)
+    run.start("sleep", "1000", attempt=again.attempt)
+    until(lambda: run.mirror(again).get("last_step") == 2)
+    assert vault.steps == before
+    assert f"attempt-{again.attempt}" not in {folder.split("/")[0] for folder in vault.folders}

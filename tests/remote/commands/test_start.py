@@ -1,0 +1,154 @@
+"""Starting: once, from a whole request, with nothing in it that reaches outside its own directory."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from airflow_tpu import protocol
+from airflow_tpu.core.run.bundle import Bundle, RunnerArchive
+from airflow_tpu.core.run.job import JobSpec, RunRef
+from tests.remote.vm import REPOSITORY, RUN, Machine, empty_tar, request
+
+JOB = JobSpec("run", 1, ("sh", "-c", "echo once; sleep 1000"))
+
+
+def test_of_many_starts_one_gets_through(machine: Machine) -> None:
+    """Ten racing starts of one attempt give one started, nine exists, and one process."""
+    racers = [
+        subprocess.Popen(
+            machine.command("start"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=machine.environment()
+        )
+        for _ in range(10)
+    ]
+    data = request(JOB, Bundle("", empty_tar()))
+    for racer in racers:
+        assert racer.stdin
+        racer.stdin.write(data[:-1])
+        racer.stdin.flush()
+    # Each now waits for one byte: they pass the last line of the upload within a moment of each other.
+    for racer in racers:
+        assert racer.stdin
+        racer.stdin.write(data[-1:])
+        racer.stdin.flush()
+    answers = [protocol.decode(racer.communicate()[0])["type"] for racer in racers]
+    assert sorted(answers) == [protocol.EXISTS] * 9 + [protocol.STARTED]
+    machine.stop(0.0)
+    assert machine.log() == b"once\n"
+
+
+def test_another_attempt_of_the_run_is_another_start(machine: Machine) -> None:
+    """Attempts have directories of their own and share the checkpoints of their run."""
+    first = machine.start("sh", "-c", 'touch "$TRC_CHECKPOINT_DIR/c"')
+    machine.result()
+    second = machine.start("sh", "-c", 'ls "$TRC_CHECKPOINT_DIR"', run=RunRef("run", 2))
+    machine.result(RunRef("run", 2))
+    assert (first["type"], second["type"]) == (protocol.STARTED, protocol.STARTED)
+    assert machine.log(RunRef("run", 2)) == b"c\n"
+
+
+def test_a_request_that_arrives_in_part_starts_nothing(machine: Machine) -> None:
+    """A connection cut during the upload leaves nothing behind, so that the next start is the first."""
+    whole = request(JOB, Bundle("", empty_tar()))
+    answer = machine.ask("start", data=whole[:-1])
+    assert (answer["type"], answer["reason"]) == (protocol.ERROR, "damaged")
+    assert not machine.attempt().exists()
+
+
+@pytest.mark.parametrize("name", ["../escape", "/tmp/escape", "a/../../escape"])
+def test_a_bundle_cannot_write_outside(machine: Machine, name: str) -> None:
+    """A member whose path leads out of the bundle is refused, and nothing is started."""
+    member = tarfile.TarInfo(name)
+    answer = machine.ask("start", data=request(JOB, Bundle("", archive_of(member))))
+    assert (answer["reason"], machine.attempt().exists()) == ("bad-bundle", False)
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_a_bundle_holds_files_only(machine: Machine, kind: bytes) -> None:
+    """Links and devices in a bundle are refused."""
+    member = tarfile.TarInfo("member")
+    member.type, member.linkname = kind, "/etc/passwd"
+    answer = machine.ask("start", data=request(JOB, Bundle("", archive_of(member))))
+    assert answer["reason"] == "bad-bundle"
+
+
+def archive_of(member: tarfile.TarInfo) -> bytes:
+    """An archive with one member."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.addfile(member)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("name", ["../up", "", "a/b", "UPPER", "-x", "x" * 64])
+def test_a_name_cannot_leave_the_directory_of_runs(machine: Machine, name: str) -> None:
+    """The runner does not rely on its caller: a name that is no plain directory name is refused."""
+    data = empty_tar()
+    described = {"length": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    job = {**JOB.to_json(), "run_name": name}
+    answer = machine.ask("start", data=protocol.encode(protocol.START, job=job, bundle=described) + data)
+    assert answer["reason"] == "bad-job"
+    assert sorted(path.name for path in machine.home.iterdir()) == ["bin", "runner"]
+
+
+def test_a_message_of_another_version_is_refused(machine: Machine) -> None:
+    """A client that speaks another protocol gets an error that names both versions."""
+    answer = machine.ask("start", data=b'{"v":99,"type":"start"}\n')
+    assert answer["type"] == protocol.ERROR
+    assert answer["message"].startswith("protocol version 99, this end speaks 1")
+
+
+@pytest.mark.parametrize("name", ["train model.py", "학습/train.py", "-rf.py", "it's.py", "a$(reboot).sh"])
+def test_odd_script_paths_and_arguments_arrive_as_they_are(machine: Machine, tmp_path: Path, name: str) -> None:
+    """A script of any name is run, with its arguments as they were given."""
+    script = tmp_path / "scripts" / name
+    script.parent.mkdir(parents=True)
+    python = name.endswith(".py")
+    script.write_text("import sys; print(sys.argv[1:])" if python else 'printf "%s\\n" "$@"')
+    arguments = ("--name=a b", "--x=$(reboot)", '--json={"a":1}', "", "new\nline", "{{ ds }}", "100%", "~")
+    bundle = Bundle.build(script, tmp_path / "scripts")
+    machine.ask("start", data=request(JobSpec("run", 1, bundle.command(arguments)), bundle))
+    assert machine.result()["exit_code"] == 0
+    expected = f"{list(arguments)}\n" if python else "".join(f"{argument}\n" for argument in arguments)
+    assert machine.log().decode() == expected
+
+
+def test_the_runner_is_python_3_8(oldest_machine: Machine) -> None:
+    """Every shipped file parses as Python 3.8, and a run works with the oldest interpreter found here."""
+    files = [*(REPOSITORY / "include" / "remote").rglob("*.py"), Path(protocol.__file__)]
+    for path in files:
+        ast.parse(path.read_text(), str(path), feature_version=(3, 8))
+    assert oldest_machine.run("sh", "-c", "echo $0; exit 4")["exit_code"] == 4
+    assert oldest_machine.stop(0.0)["state"] == "finished"
+    assert oldest_machine.status(RUN)["size"] == len(oldest_machine.log())
+
+
+def test_the_runner_needs_the_standard_library_only() -> None:
+    """No shipped file imports what a bare Python does not have."""
+    files = [*(REPOSITORY / "include" / "remote").rglob("*.py"), Path(protocol.__file__)]
+    remote = REPOSITORY / "include" / "remote"
+    ours = {path.stem for path in files} | {path.name for path in remote.iterdir() if path.is_dir()}
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert {name.partition(".")[0] for name in names} <= ours | sys.stdlib_module_names, path
+
+
+def test_the_archive_is_a_function_of_its_files(tmp_path: Path) -> None:
+    """Packing the runner twice gives the same bytes, and another content another directory on the worker."""
+    remote = REPOSITORY / "include" / "remote"
+    copy = tmp_path / "remote"
+    shutil.copytree(remote, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    first, second = RunnerArchive.build(remote), RunnerArchive.build(copy)
+    (copy / "commands" / "stop.py").write_text("")
+    assert first == second
+    assert RunnerArchive.build(copy).digest != first.digest

@@ -1,0 +1,278 @@
+"""A session against a real SSH server of the local cloud."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
+from airflow_tpu.core.run.bundle import Bundle, RunnerArchive
+from airflow_tpu.core.run.job import JobSpec, RunRef
+from airflow_tpu.core.run.messages import Finished, FollowMessage, Gone, Heartbeat, LogChunk, Pushed
+from airflow_tpu.errors import ConfigError, ConnectionFailed, HostKeyMismatch, LoginRefused, ProtocolMismatch
+from localcloud.clock import RealClock
+from localcloud.faults import FaultBook
+from localcloud.gcs import GCSServer
+from localcloud.vm.driver import SSHKey, Worker, WorkerSpec, choose_driver
+from tests.remote.conftest import VM_PATH
+
+JOB = JobSpec("run", 1, ("bash", "./say.sh", "hello"))
+# Grows by a line ten times a second, for as long as it is let.
+TALKER = JobSpec("run", 1, ("bash", "-c", "i=0; while sleep 0.1; do echo line $((i++)); done"), grace_secs=1.0)
+
+
+async def everything(session: RunSession, run: RunRef, from_offset: int | None = None) -> list[FollowMessage]:
+    """All messages of a follower."""
+    return [message async for message in session.follow(run, from_offset)]
+
+
+def text(messages: list[FollowMessage]) -> bytes:
+    """The log in them."""
+    return b"".join(message.data for message in messages if isinstance(message, LogChunk))
+
+
+async def test_a_run_is_started_followed_and_found_again(
+    address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle
+) -> None:
+    """A started run delivers its log and its result, and a second start finds the first."""
+    async with RunSession(address, login, timing) as session:
+        await session.check()
+        started = await session.start(JOB, bundle)
+        messages = await everything(session, JOB.ref)
+        again = await session.start(JOB, bundle)
+    assert started.created
+    assert text(messages) == b"hello\n"
+    assert isinstance(messages[-1], Finished)
+    assert messages[-1].result["exit_code"] == 0
+    assert (again.created, again.pid) == (False, started.pid)
+
+
+async def test_a_follower_of_a_silent_run_is_heard(
+    address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle, tmp_path: Path
+) -> None:
+    """Each heartbeat is answered: a worker knows that somebody is there although there is nothing to acknowledge."""
+    silent = JobSpec("run", 1, ("sleep", "1000"), grace_secs=1.0)
+    contact = tmp_path / "worker/home/.airflow-tpu/runs/run/attempt-1/contact"
+    async with RunSession(address, login, timing) as session:
+        await session.start(silent, bundle)
+        beats = 0
+        async with contextlib.aclosing(session.follow(silent.ref)) as messages:
+            async for message in messages:
+                assert isinstance(message, Heartbeat)
+                if beats == 0:
+                    os.utime(contact, (1000.0, 1000.0))
+                elif contact.stat().st_mtime > 1000.0:
+                    break
+                beats += 1
+                assert beats < 40, "no heartbeat was answered"
+        await session.stop(silent.ref, 1.0)
+
+
+async def test_a_run_is_extended(address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle) -> None:
+    """A later deadline counts from now on, an earlier one changes nothing, and a run without one stays without."""
+    bounded = JobSpec("run", 1, ("sleep", "1000"), grace_secs=1.0, deadline=4e9)
+    endless = JobSpec("run", 2, ("sleep", "1000"), grace_secs=1.0)
+    async with RunSession(address, login, timing) as session:
+        for job, deadlines in ((bounded, [4.5e9, 4.5e9]), (endless, [None, None])):
+            await session.start(job, bundle)
+            assert [await session.extend(job.ref, until) for until in (4.5e9, 3e9)] == deadlines
+            assert (await session.status(job.ref)).deadline == deadlines[-1]
+            await session.stop(job.ref, 1.0)
+
+
+async def test_a_cut_connection_is_a_third_outcome_and_the_log_goes_on_from_the_byte(
+    worker: Worker, address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle
+) -> None:
+    """After cuts the run goes on, and the pieces join to the log without a gap or a repetition."""
+    received = b""
+
+    async def follow_until_cut() -> None:
+        nonlocal received
+        async with RunSession(address, login, timing) as session:
+            async for message in session.follow(TALKER.ref, len(received)):
+                if isinstance(message, LogChunk):
+                    assert message.offset == len(received)
+                    received += message.data
+                    await worker.drop()
+
+    async with RunSession(address, login, timing) as session:
+        await session.start(TALKER, bundle)
+    for _ in range(3):
+        with pytest.raises(ConnectionFailed):
+            await follow_until_cut()
+    async with RunSession(address, login, timing) as session:
+        stopped = await session.stop(TALKER.ref, 1.0)
+        received += text(await everything(session, TALKER.ref, len(received)))
+        whole = text(await everything(session, TALKER.ref, 0))
+    assert stopped.survivors == ()
+    assert received == whole
+    assert whole.startswith(b"line 0\nline 1\n")
+
+
+async def test_a_new_follower_begins_behind_what_was_delivered(
+    address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle
+) -> None:
+    """Without an offset the log starts behind the last chunk that a follower has consumed."""
+    job = replace(JOB, argv=("bash", "-c", "echo one; until [ -e go ]; do sleep 0.05; done; echo two"))
+    async with RunSession(address, login, timing) as session:
+        await session.start(job, bundle)
+        async for message in session.follow(job.ref):
+            if isinstance(message, Heartbeat) and (await session.status(job.ref)).delivered == 4:
+                break
+        await session._open.run('touch "$HOME"/.airflow-tpu/runs/run/attempt-1/bundle/go')
+        rest = await everything(session, job.ref)
+    assert text(rest) == b"two\n"
+
+
+async def test_a_frozen_machine_is_noticed(
+    worker: Worker, address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle
+) -> None:
+    """A connection that only falls silent ends as a failed one, long before TCP would tell."""
+
+    async def follow_into_the_ice() -> None:
+        async with RunSession(address, login, timing) as session:
+            await session.start(TALKER, bundle)
+            async for message in session.follow(TALKER.ref):
+                if isinstance(message, LogChunk):
+                    await worker.freeze()
+
+    async with asyncio.timeout(15):
+        with pytest.raises(ConnectionFailed):
+            await follow_into_the_ice()
+    await worker.thaw()
+    async with RunSession(address, login, timing) as session:
+        assert (await session.status(TALKER.ref)).state == "running"
+
+
+async def test_an_unknown_run_is_gone(address: WorkerAddress, login: Login, timing: Timing) -> None:
+    """Following, asking for and stopping a run that this machine never saw give clear answers."""
+    async with RunSession(address, login, timing) as session:
+        messages = await everything(session, RunRef("other", 1))
+        status = await session.status(RunRef("other", 1))
+        stopped = await session.stop(RunRef("other", 1), 1.0)
+    assert messages == [Gone("no-pid", "this machine knows no attempt 1 of other")]
+    assert (status.state, stopped.state) == ("absent", "absent")
+
+
+async def test_another_host_key_is_refused_at_once(address: WorkerAddress, login: Login, timing: Timing) -> None:
+    """A worker that shows another key than the pinned one is not talked to, inside the boot window or not."""
+    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
+    with pytest.raises(HostKeyMismatch, match="another host key"):
+        async with RunSession(replace(address, host_key=other), login, timing):
+            pass
+
+
+async def test_the_first_key_is_pinned_for_what_follows(
+    worker: Worker, address: WorkerAddress, login: Login, timing: Timing
+) -> None:
+    """Without a known key the first one is trusted, reported, and the only one accepted afterwards."""
+    async with RunSession(replace(address, host_key=None), login, timing) as session:
+        pinned = session.address
+    assert pinned.host_key == address.host_key
+    await worker.rotate_host_key()
+    with pytest.raises(HostKeyMismatch):
+        async with RunSession(pinned, login, timing):
+            pass
+
+
+async def test_a_late_key_is_waited_for(
+    worker: Worker, address: WorkerAddress, login: Login, timing: Timing, ssh_key: SSHKey
+) -> None:
+    """A key that arrives after sshd lets the login in, as long as the boot window is open."""
+    await worker.set_keys(())
+    late = asyncio.get_running_loop().call_later(1.0, lambda: arrived.append(asyncio.ensure_future(arrive())))
+    arrived: list[asyncio.Future[None]] = []
+
+    async def arrive() -> None:
+        await worker.set_keys((ssh_key,))
+
+    async with RunSession(address, login, timing) as session:
+        await session.check()
+    assert late.when() <= asyncio.get_running_loop().time()
+    await asyncio.gather(*arrived)
+
+
+async def test_refusals_are_told_apart(worker: Worker, address: WorkerAddress, login: Login, timing: Timing) -> None:
+    """After the boot window a missing key, a closed port and a silent machine have different errors and texts."""
+    impatient = replace(timing, boot_window=0.0, connect=1.0)
+    await worker.set_keys(())
+    with pytest.raises(LoginRefused, match="OS Login"):
+        await RunSession(address, login, impatient).__aenter__()
+    await worker.refuse()
+    with pytest.raises(ConnectionFailed, match="sshd is not running"):
+        await RunSession(address, login, impatient).__aenter__()
+    await worker.accept()
+    await worker.freeze()
+    with pytest.raises(ConnectionFailed, match="firewall"):
+        await RunSession(address, login, impatient).__aenter__()
+
+
+async def test_a_damaged_private_key_is_a_configuration_error(address: WorkerAddress, timing: Timing) -> None:
+    """A key that cannot be read is reported before any connection, and not shown."""
+    with pytest.raises(ConfigError) as caught:
+        await RunSession(address, Login("ml-user", "-----BEGIN NONSENSE"), timing).__aenter__()
+    assert "NONSENSE" not in str(caught.value)
+
+
+async def test_a_push_goes_from_the_worker_to_the_bucket(
+    tmp_path: Path, ssh_key: SSHKey, login: Login, timing: Timing, bundle: Bundle
+) -> None:
+    """The worker finds the store by its own environment, uploads, and hands the manifest over; again is the same."""
+    server = GCSServer(tmp_path / "gcs", RealClock(), FaultBook())
+    server.create_bucket("art")
+    driver = await choose_driver("auto", 0, tmp_path / "driver")
+    job = replace(JOB, argv=("bash", "-c", "echo 97 > $TRC_OUTPUT_DIR/metrics.json"))
+    try:
+        environment = {"PATH": VM_PATH, "STORAGE_EMULATOR_HOST": await server.start()}
+        worker = await driver.start(
+            WorkerSpec("n1", "us-central2-b", 0, "t1v-n-1-w-0", (ssh_key,), environment, tmp_path / "vm")
+        )
+        async with RunSession(WorkerAddress(worker.address, worker.port, worker.host_key), login, timing) as session:
+            await session.start(job, bundle)
+            await everything(session, job.ref)
+            first = [message async for message in session.push(job.ref, "gs://art/runs/one")]
+            second = [message async for message in session.push(job.ref, "gs://art/runs/one")]
+    finally:
+        await driver.close()
+        await server.close()
+    assert isinstance(first[-1], Pushed)
+    assert first[-1].uri == "gs://art/runs/one/manifest.json"
+    assert [entry["path"] for entry in first[-1].manifest["files"]] == ["log.txt", "output/metrics.json"]
+    assert second[-1] == first[-1]
+
+
+async def test_a_runner_that_does_not_speak_our_language_is_a_mismatch(
+    address: WorkerAddress, login: Login, timing: Timing, tmp_path: Path
+) -> None:
+    """Another runner on the worker, or no Python, is reported as such and not as a failed run."""
+    (tmp_path / "remote").mkdir()
+    (tmp_path / "remote" / "runner.py").write_text("print('hello')\n")
+    stranger = RunnerArchive.build(tmp_path / "remote")
+    async with RunSession(address, login, timing, runner=stranger) as session:
+        with pytest.raises(ProtocolMismatch, match="not a protocol message"):
+            await session.status(JOB.ref)
+    async with RunSession(address, login, timing, python="python9") as session:
+        with pytest.raises(ProtocolMismatch, match="python9 is missing"):
+            await session.check()
+
+
+async def test_many_sessions_install_the_runner_at_once(address: WorkerAddress, login: Login, timing: Timing) -> None:
+    """Sessions that find no runner on the worker do not get into each other's way."""
+
+    async def ask() -> str:
+        async with RunSession(address, login, timing) as session:
+            return (await session.status(JOB.ref)).state
+
+    assert await asyncio.gather(*(ask() for _ in range(6))) == ["absent"] * 6
+
+
+def test_a_login_does_not_show_its_key(login: Login) -> None:
+    """What is printed of a login, in a log or a traceback, has no key in it."""
+    assert "PRIVATE" not in repr(login)
