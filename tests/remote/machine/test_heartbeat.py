@@ -83,7 +83,8 @@ def test_a_deadline_that_is_put_off_in_time_stops_nothing(machine: Machine) -> N
         "stop = stop_policy.Stopping(run, {'deadline': now - 1.0}); early = stop.begun; "
         "run.write('deadline.json', {'deadline': now + 3600.0}); stop.attend(list); "
         "late = stop_policy.Stopping(run, {'deadline': now - 1.0}); "
-        "run.write('deadline.json', {'deadline': now - 0.5}); over = stop_policy.Stopping(run, {'deadline': now - 1.0}); "
+        "run.write('deadline.json', {'deadline': now - 0.5}); "
+        "over = stop_policy.Stopping(run, {'deadline': now - 1.0}); "
         "over.attend(list); print(early, stop.past_deadline, over.past_deadline)"
     )
     assert probe(machine, code) == "False False True"
