@@ -58,7 +58,7 @@ def test_ladder_reaches_the_longest_deadline() -> None:
 @pytest.mark.parametrize("alert", deadline_alerts(), ids=lambda alert: str(alert.interval))
 def test_callback_can_be_imported_by_its_path(alert: object) -> None:
     """The triggerer imports the callback by its dotted path; a typo there would be noticed at the deadline only."""
-    from airflow.sdk.module_loading import import_string
+    from airflow.sdk.module_loading import import_string  # type: ignore[attr-defined]  # exported without __all__
 
     assert import_string(alert.callback.path) is end_overdue  # type: ignore[attr-defined]
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 def setup(venv: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run scripts/setup for an environment in another place."""
     variables = {**os.environ, "VENV": str(venv), **environment}
-    command = [ROOT / "scripts" / "setup", *arguments]
+    command = [str(ROOT / "scripts" / "setup"), *arguments]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60)
 
 

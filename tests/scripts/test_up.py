@@ -27,7 +27,8 @@ def listening(place: Place) -> set[str]:
     """Addresses on which processes of this place accept connections."""
     ours = {process.pid for process in psutil.process_iter() if place.owns(process)}
     connections = psutil.net_connections("inet")
-    return {item.laddr.ip for item in connections if item.status == psutil.CONN_LISTEN and item.pid in ours}
+    found = [item.laddr for item in connections if item.status == psutil.CONN_LISTEN and item.pid in ours]
+    return {address.ip for address in found if address}
 
 
 def test_airflow_comes_up_on_loopback_only_and_goes_down_without_a_trace(place: Place) -> None:

@@ -36,7 +36,7 @@ class Place:
 
     def run(self, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a script to its end; its output is one text."""
-        command = [ROOT / "scripts" / script, *arguments]
+        command = [str(ROOT / "scripts" / script), *arguments]
         return subprocess.run(
             command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=280
         )

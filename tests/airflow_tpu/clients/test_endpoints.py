@@ -18,7 +18,7 @@ LOCAL = {
 
 def test_empty_extra_means_google() -> None:
     """Without our keys everything goes to Google, with TLS and credentials, SSH on port 22."""
-    assert parse_options({}.get) == ConnectionOptions()
+    assert parse_options(dict[str, object]().get) == ConnectionOptions()
 
 
 def test_local_endpoints_are_read() -> None:

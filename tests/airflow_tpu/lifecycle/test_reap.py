@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
@@ -41,7 +42,7 @@ async def test_one_failed_delete_does_not_stop_the_others(site: Site, client: TP
     """The API refuses one of two deletes: the other TPU goes, and the failure is named."""
     await start(site, client, KEY)
     await start(site, client, RUNNING)
-    error = {"code": 7, "message": "Permission 'tpu.nodes.delete' denied"}
+    error: dict[str, Any] = {"code": 7, "message": "Permission 'tpu.nodes.delete' denied"}
     site.cloud.add_fault("tpu.call", {"method": "DeleteNode", "name": f"*{KEY.name}-1"}, action="error", **error)
     done = await reap(client, await take_census(client), {})
     assert [name.rpartition("/")[2] for name in done.failed] == [f"{KEY.name}-1"]
@@ -66,8 +67,8 @@ async def test_open_ledger_record_without_a_tpu_is_closed(site: Site, client: TP
     eventually(lambda: set(site.nodes()), lambda nodes: nodes == {f"{RUNNING.name}-1"})
     census, states = await take_census(client), lease_states(site.leases, lambda *_: "running")
     opened = site.ledger.open_records()
-    for closed in ([f"{KEY.name}-1"], []):
-        assert close_forgotten(site.ledger, site.leases, states, census, opened) == closed
+    for names in ([f"{KEY.name}-1"], []):
+        assert close_forgotten(site.ledger, site.leases, states, census, opened) == names
         opened = site.ledger.open_records()
     closed = [event for event in site.ledger.events() if isinstance(event, Closed)]
     assert [event.end_reason for event in closed] == [EndReason.VANISHED]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_tpu.clients.tpu_api import Listing, TPUClient
+from airflow_tpu.clients.tpu_api import APIEndpoint, Listing, TPUClient
+from airflow_tpu.clients.tpu_messages import Stamp
+from airflow_tpu.clients.tpu_retry import CallTiming
+from airflow_tpu.core.grant.authorize import Permit
 from airflow_tpu.core.ledger.events import Closed, EndReason
 from airflow_tpu.core.tpu.labels import labels
+from airflow_tpu.core.tpu.spec import QueuedView, TPUSpec, TPUView
 from airflow_tpu.errors import AccessDenied, LeaseLost
 from airflow_tpu.lifecycle.incarnation_end import noted_ends
 from airflow_tpu.lifecycle.project_snapshot import take_census
@@ -22,25 +26,30 @@ FIRST, SECOND = KEY.node_id(1), KEY.node_id(2)
 class Behind(TPUClient):
     """A client whose lists do not show yet what exists."""
 
-    async def nodes(self, zone: str = "-") -> Listing:
+    async def nodes(self, zone: str = "-") -> Listing[TPUView]:
         """Nothing, long after something was created."""
         return Listing(())
 
-    async def queued_resources(self, zone: str = "-") -> Listing:
+    async def queued_resources(self, zone: str = "-") -> Listing[QueuedView]:
         """Nothing either."""
         return Listing(())
 
 
 class Overtaken(TPUClient):
-    """A client whose create call takes so long that a newer attempt takes the lease and goes on meanwhile."""
+    """A client whose create call takes so long that a newer attempt of the run moves on meanwhile.
 
-    site: Site
+    :param site: where the run's lease is.
+    """
 
-    async def create(self, *asked: object) -> str:
+    def __init__(self, endpoint: APIEndpoint, timing: CallTiming, site: Site) -> None:
+        super().__init__(endpoint, timing)
+        self.site = site
+
+    async def create(self, spec: TPUSpec, stamp: Stamp, permit: Permit) -> str:
         """Create, after the lease has moved on to the next incarnation."""
         newer = self.site.lease()
         self.site.leases.update(newer, lambda lease: lease.next_incarnation())
-        return await super().create(*asked)
+        return await super().create(spec, stamp, permit)
 
 
 @pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
@@ -55,8 +64,7 @@ async def test_what_a_list_does_not_show_is_found_by_its_name(site: Site, client
 
 async def test_create_that_comes_late_deletes_its_tpu(site: Site, client: TPUClient) -> None:
     """An attempt whose run has gone on while it asked for a TPU deletes that TPU, and the ledger says so."""
-    async with Overtaken(client.endpoint, client.timing) as slow:
-        slow.site = site
+    async with Overtaken(client.endpoint, client.timing, site) as slow:
         with pytest.raises(LeaseLost, match="too late"):
             await site.provisioner(slow).ensure(site.order(), site.lease())
     await until_gone(client, KEY, pace())

@@ -109,7 +109,7 @@ def test_the_guard_of_an_earlier_attempt_leaves_the_field(machine: Machine) -> N
 @pytest.mark.parametrize("missing", ["own_resource", "deadline"])
 def test_a_job_without_a_deadline_or_a_tpu_has_no_guard(machine: Machine, missing: str) -> None:
     """Nothing is left behind that could not do anything."""
-    fields = {"own_resource": NODE, "deadline": time.time() + 3600.0}
+    fields: dict[str, Any] = {"own_resource": NODE, "deadline": time.time() + 3600.0}
     del fields[missing]
     machine.start("sleep", "1000", **fields)
     until(lambda: machine.status()["state"] == "running")
