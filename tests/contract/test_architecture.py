@@ -1,20 +1,141 @@
-"""The page that says where a line lives: what it names is there."""
+"""The pages that say where a change belongs: every folder is on the map, and everything they name exists.
+
+A test that fails here names the row to mend: a folder that moved, was added or went away changes the map in
+docs/architecture.md, a file that moved changes the tables "I want to change ..." of README.md and CONTRIBUTING.md.
+"""
 
 from __future__ import annotations
 
 import re
+import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, name_of
+
 PACKAGE = ROOT / "plugins" / "airflow_tpu"
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-FOLDER = re.compile(r"`([\w/]+/)`")
-FILE = re.compile(r"`([\w/]+\.py)`")
+MAP = ROOT / "docs" / "architecture.md"
+TABLES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md")
+CODE = {".py", ".js", ".sh", ".sql", ".csv", ".yaml", ".toml", ".Dockerfile"}
+# Tests of a module lie in the folder that mirrors the module's: the folder needs no row of its own.
+MIRRORS = {
+    "tests/airflow_tpu": "plugins/airflow_tpu",
+    "tests/localcloud": "localcloud",
+    "tests/remote": "include/remote",
+    "tests/train": "include/train",
+}
+QUOTED = re.compile(r"`([^`\n]+)`")
+PATH = re.compile(r"[\w.-]*(?:/[\w.-]+)*/?")
+MODULE = re.compile(r"(?:airflow_tpu|localcloud)(?:\.\w+)+")
 
 
-def test_every_folder_and_file_of_the_page_exists() -> None:
-    """A path of the page is one from the root of the project, of the package, or of its tests."""
-    named = {*FOLDER.findall(PAGE), *FILE.findall(PAGE)}
-    places = (ROOT, PACKAGE, ROOT / "tests")
-    assert named
-    assert {name for name in named if not any((place / name).exists() for place in places)} == set()
+def rows(page: Path, first: str) -> list[list[str]]:
+    """Cells of each row of the page's tables whose first heading begins so."""
+    found: list[list[str]] = []
+    inside = False
+    for line in page.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        inside = bool(cells) and (inside or cells[0].startswith(first))
+        if inside and not cells[0].startswith((first, "-")):
+            found.append(cells)
+    return found
+
+
+def paths(text: str) -> list[str]:
+    """What stands in backticks and is a path: it has a slash, or ends like a file."""
+    quoted = [name for name in QUOTED.findall(text) if PATH.fullmatch(name)]
+    return [name for name in quoted if "/" in name or Path(name).suffix in {*CODE, ".md"}]
+
+
+def exists(name: str, *below: str) -> bool:
+    """A path is one from the root of the project or of the package, or from one of these folders of a row.
+
+    :param name: a folder ends with a slash.
+    """
+    places = [ROOT / name, PACKAGE / name, *(ROOT / folder(base) / name for base in below)]
+    return any(place.is_dir() if name.endswith("/") else place.is_file() for place in places)
+
+
+def folder(name: str) -> str:
+    """A folder of the map, from the root of the project."""
+    return name.rstrip("/") if (ROOT / name).is_dir() else f"plugins/airflow_tpu/{name.rstrip('/')}"
+
+
+def folders_with_code() -> set[str]:
+    """Every folder of the repository that has code or data in it, from the root."""
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    files = [Path(name) for name in names if name and (ROOT / name).is_file()]
+    # A file without a suffix is a script.
+    return {path.parent.as_posix() for path in files if path.suffix in {*CODE, ""}} - {"."}
+
+
+def source_of(tests: str) -> str:
+    """The folder that a folder of tests mirrors; the folder itself if it mirrors none."""
+    for mirror, source in MIRRORS.items():
+        if tests == mirror or tests.startswith(f"{mirror}/"):
+            return source + tests.removeprefix(mirror)
+    return tests
+
+
+def test_every_folder_is_on_the_map() -> None:
+    """Each folder with code has a row on the map, or is the mirror of one that has."""
+    named = {folder(name) for cells in rows(MAP, "folder") for name in paths(cells[0])}
+    assert {name for name in folders_with_code() if name not in named and source_of(name) not in named} == set()
+
+
+def test_every_row_of_the_map_is_true() -> None:
+    """A row names folders, what belongs there, and files and modules that lie in them."""
+    table = rows(MAP, "folder")
+    assert len(table) > 40
+    assert [cells[0] for cells in table if not paths(cells[0]) or not cells[1]] == []
+    assert [(cells[0], name) for cells in table for name in missing(cells)] == []
+
+
+def missing(cells: list[str]) -> list[str]:
+    """What a row of the map names and its folders do not have; the third cell lists modules without a suffix."""
+    named = paths(cells[0])
+    modules = [f"{name}.py" for name in " ".join(cells[2:]).replace("`", " ").split()]
+    files = [name for name in paths(" ".join(cells[:2])) if not exists(name, *named)]
+    return files + [name for name in modules if not (ROOT / folder(named[0]) / name).is_file()]
+
+
+def test_every_path_of_the_page_exists() -> None:
+    """Outside the map a path of the page is one from the root of the project or of the package."""
+    text = "\n".join(line for line in MAP.read_text(encoding="utf-8").splitlines() if not line.startswith("|"))
+    assert [name for name in paths(text) if not exists(name)] == []
+
+
+@pytest.mark.parametrize("page", TABLES, ids=name_of)
+def test_every_row_of_the_tables_leads_somewhere(page: Path) -> None:
+    """A row "I want to change ..." names at least one file or folder, and all that it names exist."""
+    table = rows(page, "I want to change")
+    assert len(table) >= 10
+    assert [cells[0] for cells in table if not paths(cells[1])] == []
+    assert [(cells[0], name) for cells in table for name in paths(" ".join(cells)) if not exists(name)] == []
+
+
+def test_no_change_stands_in_both_tables() -> None:
+    """CONTRIBUTING.md continues the table of the README; it does not repeat it."""
+    changes = [cells[0] for page in TABLES for cells in rows(page, "I want to change")]
+    assert sorted(changes) == sorted(set(changes))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_module_that_a_page_names_exists(page: Path) -> None:
+    """A module in backticks, written with dots, can be imported; its last word may be a name inside it."""
+    named = [name for name in QUOTED.findall(page.read_text(encoding="utf-8")) if MODULE.fullmatch(name)]
+    assert [name for name in named if not is_module(name)] == []
+
+
+def is_module(name: str) -> bool:
+    """Whether Python finds a module of that name, or one that the last word may be inside of."""
+    for dotted in (name, name.rpartition(".")[0]):
+        try:
+            if find_spec(dotted) is not None:
+                return True
+        except ModuleNotFoundError:
+            continue
+    return False
