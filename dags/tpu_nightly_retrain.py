@@ -30,7 +30,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     is_paused_upon_creation=True,  # whatever Airflow's default is: nobody gets a TPU by copying a file
-    params=train_params("digits.py", MODEL, WINDOW_HOURS),
+    params=train_params(model=MODEL, start_within_hours=WINDOW_HOURS),
     deadline=deadline_alerts(),
     on_failure_callback=failure_notices(),
     tags=["tpu"],

@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow.sdk import AssetAlias, TaskGroup
 
-from airflow_tpu.core.request.run_conf import MAX_PREEMPTIONS
+from airflow_tpu.core.request.form_fields import MAX_PREEMPTIONS
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
 from airflow_tpu.operators.ledger import USAGE_ASSET
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator, CloudTPUDeleteOperator

@@ -7,6 +7,7 @@ from airflow.sdk import Param
 
 from airflow_tpu import settings
 from airflow_tpu.core.request.run_conf import RunConf
+from airflow_tpu.errors import ConfigError
 from airflow_tpu.params import train_params
 from airflow_tpu.stores.grants import load_catalogue, load_grant
 
@@ -22,10 +23,16 @@ def test_untouched_form_is_a_valid_run() -> None:
     assert (conf.script, conf.arguments, conf.environment) == ("digits.py", (), {})
 
 
-def test_form_and_check_know_the_same_fields() -> None:
-    """A field of the form that the check does not know, or the other way round, would fail every run."""
-    names = set(RunConf.parse(dump(train_params()), load_catalogue()).to_json())
-    assert set(train_params()) == names
+def test_default_of_the_dag_is_shown() -> None:
+    """A DAG gives its own defaults by the names of the fields, and they win over those of the grant."""
+    shown = dump(train_params(script="mine.py", deadline_hours=6, zone="us-central1-a"))
+    assert (shown["script"], shown["deadline_hours"], shown["zone"]) == ("mine.py", 6, "us-central1-a")
+
+
+def test_default_for_no_field_is_refused() -> None:
+    """A mistyped name fails the import of the DAG, with the names there are."""
+    with pytest.raises(ConfigError, match=r"dedline_hours = 6: no such field.*deadline_hours"):
+        train_params(dedline_hours=6)
 
 
 def test_every_field_has_section_title_and_help() -> None:

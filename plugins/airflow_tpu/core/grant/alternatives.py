@@ -107,7 +107,7 @@ def choices_of(conf: RunConf, grant: Grant, catalogue: Catalogue) -> tuple[Choic
     The rows of the grant are taken in their order, the types of a row in the catalogue's, the asked one first.
     """
     asked = Choice.asked(conf)
-    if not conf.walks:
+    if not conf.searches_capacity:
         return (asked,)
     others = (choice for row in grant.allowances for choice in _of_row(row, conf, catalogue))
     return tuple(dict.fromkeys((asked, *others)))

@@ -11,11 +11,11 @@ from airflow_tpu.core.grant.authorize import authorize
 from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import Inventory
-from airflow_tpu.core.request.run_conf import asked_type, readable
+from airflow_tpu.core.request.run_conf import read_form
 from airflow_tpu.core.tpu.spec import TPUSpec
 from airflow_tpu.errors import ConfigError, Fault, GrantError
 
-_ASKED = ("zone", "tier", "deadline_hours", "internal_ips", "allow_paid_reason")
+_ASKED = ("accelerator_type", "zone", "tier", "deadline_hours", "internal_ips", "allow_paid_reason")
 
 
 def with_grant(
@@ -32,10 +32,10 @@ def with_grant(
 
 def _grants_reasons(mapping: Mapping[str, Any], catalogue: Catalogue, grant: Grant, now: datetime) -> tuple[Fault, ...]:
     """None if the form does not say which TPU it wants, where and until when."""
-    values, _ = readable(mapping, catalogue)
-    kind = asked_type(mapping, catalogue)
-    if kind is None or any(name not in values for name in _ASKED):
+    values, _ = read_form(mapping, catalogue)
+    if any(name not in values for name in _ASKED):
         return ()
+    kind = catalogue.types[values["accelerator_type"]]
     # Without a runtime version: the form has its own fault of that.
     spec = TPUSpec(grant.project_id, values["zone"], kind.name, "", values["tier"], internal_ips=values["internal_ips"])
     end = now + timedelta(hours=values["deadline_hours"])

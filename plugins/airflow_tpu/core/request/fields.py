@@ -120,6 +120,11 @@ def text(limit: int = 500, empty: bool = False) -> Callable[[Any], str]:
     return read
 
 
+def optional(read: Callable[[Any], str]) -> Callable[[Any], str]:
+    """A reader that also takes the empty text."""
+    return lambda value: "" if value == "" else read(value)
+
+
 def plain(value: Any) -> str:
     """A string that can be written as UTF-8."""
     if not isinstance(value, str):

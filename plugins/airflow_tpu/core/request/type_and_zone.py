@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from airflow_tpu.core.catalogue.catalogue import AcceleratorType, Catalogue, nearest
@@ -12,22 +13,30 @@ from airflow_tpu.errors import ConfigError, Fault
 _MARKETING_NAME = re.compile(r"v5(e|lite)(?=-)")
 
 
-def accelerator(value: Any, catalogue: Catalogue) -> str:
-    """A type of one worker VM that the Cloud TPU API serves.
+def accelerator_type(value: Any, catalogue: Catalogue) -> str:
+    """Read the name of a type of the catalogue, pod slices included: :func:`type_faults` says what is not driven.
 
-    :raises Invalid: for an unknown type, a pod slice, or a type of Compute Engine only.
+    :raises Invalid: there is none of that name; the nearest one is named.
     """
     singles = catalogue.single_host_types()
-    kind = catalogue.types.get(value) if isinstance(value, str) else None
-    if kind is None:
-        return _unknown_type(value, singles)
+    if not isinstance(value, str):
+        return choice(singles)(value)
+    if value in catalogue.types:
+        return value
+    raise Invalid("is empty" if value == "" else "is no accelerator type", singles, _nearest(value, singles))
+
+
+def type_faults(kind: AcceleratorType, catalogue: Catalogue) -> list[Fault]:
+    """A fault if the type is not of one worker VM, or the Cloud TPU API does not serve it."""
+    singles = catalogue.single_host_types()
     if not kind.supported:
-        raise Invalid("is not served by the Cloud TPU API, only by Compute Engine and GKE", singles)
-    if kind.hosts > 1:
-        largest = [name for name in singles if catalogue.types[name].generation == kind.generation][-1:]
-        problem = f"is a pod slice of {kind.hosts} workers; this version drives types of one worker only"
-        raise Invalid(problem, singles, "".join(largest) or None)
-    return kind.name
+        problem = "is not served by the Cloud TPU API, only by Compute Engine and GKE"
+        return [Fault("accelerator_type", kind.name, problem, singles)]
+    if kind.hosts == 1:
+        return []
+    largest = [name for name in singles if catalogue.types[name].generation == kind.generation][-1:]
+    problem = f"is a pod slice of {kind.hosts} workers; this version drives types of one worker only"
+    return [Fault("accelerator_type", kind.name, problem, singles, "".join(largest) or None)]
 
 
 def zone_faults(kind: AcceleratorType, zone: str | None, catalogue: Catalogue) -> list[Fault]:
@@ -38,15 +47,6 @@ def zone_faults(kind: AcceleratorType, zone: str | None, catalogue: Catalogue) -
     return [Fault("zone", zone, f"does not offer {kind.name}", offered, nearest(zone, offered))]
 
 
-def _unknown_type(value: Any, singles: tuple[str, ...]) -> str:
-    problem = "is empty" if value == "" else "is no accelerator type"
-    if not isinstance(value, str):
-        return choice(singles)(value)
-    # People write v5e-8, which is the generation's name; the API's name is v5litepod-8.
-    renamed = _MARKETING_NAME.sub("v5litepod", value.strip().lower()[:100])
-    raise Invalid(problem, singles, nearest(renamed, singles))
-
-
 def known_type(value: str, catalogue: Catalogue) -> AcceleratorType:
     """A type of the catalogue, pod slices included.
 
@@ -55,7 +55,10 @@ def known_type(value: str, catalogue: Catalogue) -> AcceleratorType:
     kind = catalogue.types.get(value)
     if kind is not None:
         return kind
-    renamed = _MARKETING_NAME.sub("v5litepod", value.strip().lower()[:100])
-    raise ConfigError(
-        [Fault("accelerator_type", value, "is no accelerator type", (), nearest(renamed, catalogue.types))]
-    )
+    fault = Fault("accelerator_type", value, "is no accelerator type", (), _nearest(value, catalogue.types))
+    raise ConfigError([fault])
+
+
+def _nearest(value: str, names: Iterable[str]) -> str | None:
+    # People write v5e-8, which is the generation's name; the API's name is v5litepod-8.
+    return nearest(_MARKETING_NAME.sub("v5litepod", value.strip().lower()[:100]), names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -62,9 +61,18 @@ def test_a_good_form(catalogue: Catalogue) -> None:
         runtime_version="tpu-vm-tf-2.18.0-pjrt",
         artifacts_uri="gs://trc-local/runs",
         deadline_hours=3.0,
+        start_within_hours=0.0,
         max_preemptions=20,
         stall_minutes=90,
         seed=7,
+        requirements="",
+        data_uri="",
+        environment={},
+        provisioning="queued-resource",
+        on_stock_out="wait",
+        internal_ips=False,
+        model="",
+        allow_paid_reason="",
     )
 
 
@@ -347,14 +355,6 @@ def test_no_mapping_at_all(catalogue: Catalogue, mapping: Any) -> None:
         RunConf.parse(mapping, catalogue)
 
 
-def test_the_json_form_is_read_back(catalogue: Catalogue) -> None:
-    """What a task hands to the next one is the same configuration."""
-    conf = RunConf.parse({**GOOD, "environment": "A=1", "tier": "preemptible", "provisioning": "node"}, catalogue)
-    again = RunConf.parse(json.loads(json.dumps(conf.to_json())), catalogue)
-    assert again == conf
-    assert not again.queued
-
-
 anything = st.recursive(
     st.none()
     | st.booleans()
@@ -375,7 +375,7 @@ def test_nothing_but_a_config_error(catalogue: Catalogue, changes: dict[str, Any
         assert answer.faults
         assert len(str(answer)) < 20_000
     else:
-        assert RunConf.parse(answer.to_json(), catalogue) == answer
+        assert answer.accelerator_type in catalogue.types
 
 
 @pytest.mark.parametrize("uri", ["gs://trc-local/data/digits.npz", "gs://trc-local/data", ""])

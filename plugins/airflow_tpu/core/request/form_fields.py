@@ -1,0 +1,238 @@
+"""The fields of the trigger form, one row each.
+
+Whatever knows the fields is made from this table: the form itself (``params.py``), the check of what was submitted
+(``run_conf.py``) and docs/form.md. A default, a limit or a word is written here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_tpu.core.catalogue.catalogue import Catalogue
+from airflow_tpu.core.request import environment, paths
+from airflow_tpu.core.request.field_kinds import Choice, Flag, FromCatalogue, Hours, Kind, Text, Whole
+from airflow_tpu.core.request.fields import REQUIRED, Field, optional, text
+from airflow_tpu.core.request.type_and_zone import accelerator_type
+from airflow_tpu.core.tpu.spec import Tier
+
+QUEUED_RESOURCE = "queued-resource"
+NODE = "node"
+WAIT = "wait"
+WALK = "walk"
+MAX_DEADLINE_HOURS = 24 * 30
+MAX_PREEMPTIONS = 1000
+
+WHAT, WHERE, RESULTS, LIMITS = "What to run", "Which TPU", "Where results go", "Limits"
+
+
+@dataclass(frozen=True)
+class FormField:
+    """One field.
+
+    :param section: part of the form.
+    :param title: what stands beside it.
+    :param kind: how it is read and drawn, with its limits.
+    :param help: what it means, as Markdown; the form and the documentation show it.
+    :param default: value of a field that is left out; without one the field must be given.
+    :param proposal: what the form shows of a field without default.
+    :param from_grant: what of the grant the form shows instead, where there is a grant.
+    :param sensitive: no message shows its value, right or wrong.
+    """
+
+    section: str
+    title: str
+    kind: Kind
+    help: str
+    default: Any = REQUIRED
+    proposal: str = ""
+    from_grant: str = ""
+    sensitive: bool = False
+
+    @property
+    def optional(self) -> bool:
+        """Whether it may stay empty."""
+        return isinstance(self.default, str) and not self.default
+
+    def field(self, catalogue: Catalogue) -> Field:
+        """Return how the field is read.
+
+        :param catalogue: what Cloud TPU offers.
+        """
+        return Field(self.kind.reader(catalogue), self.default, self.sensitive)
+
+    def schema(self, catalogue: Catalogue) -> dict[str, Any]:
+        """Return the JSON schema from which Airflow draws the field.
+
+        :param catalogue: what Cloud TPU offers.
+        """
+        words = {"title": self.title, "description_md": self.help, "section": self.section}
+        return {**words, **self.kind.schema(catalogue, self.optional)}
+
+
+Form = Mapping[str, FormField]
+"""A table of fields by name."""
+
+
+def _zones(catalogue: Catalogue) -> list[str]:
+    return sorted({zone for kind in catalogue.single_host_types() for zone in catalogue.zones_of(kind)})
+
+
+def _runtimes(catalogue: Catalogue) -> list[str]:
+    return sorted({catalogue.types[name].default_runtime for name in catalogue.single_host_types()})
+
+
+_WHAT: Form = {
+    "script": FormField(
+        WHAT,
+        "Script",
+        Text(paths.script, "relative path or `gs://` URI", examples=("digits.py", "hello.py")),
+        "Path below `include/train`, or a `gs://` URI.",
+        proposal="digits.py",
+    ),
+    "arguments": FormField(
+        WHAT,
+        "Arguments",
+        Text(environment.arguments, "at most 100 kB"),
+        "Words for the script, quoted as in a shell.",
+        "",
+    ),
+    "requirements": FormField(
+        WHAT,
+        "Requirements",
+        Text(optional(paths.relative_path), "relative path", examples=("requirements-tpu.txt",)),
+        "Requirements file below `include/train`.",
+        "",
+    ),
+    "data_uri": FormField(
+        WHAT,
+        "Data set",
+        Text(optional(paths.gcs_uri), "`gs://` URI"),
+        "`gs://` URI for `TRC_DATA_URI`, in the TPU's region.",
+        "",
+    ),
+    "seed": FormField(WHAT, "Seed", Whole(0, 2**31 - 1), "`TRC_SEED`: the seed of everything random in the script.", 0),
+    "environment": FormField(
+        WHAT,
+        "Environment",
+        Text(environment.environment, "at most 100 kB; no name with `TRC_`", lines=True),
+        "`NAME=value`, one a line. No secrets.",
+        "",
+        sensitive=True,
+    ),
+}
+
+_WHERE: Form = {
+    "accelerator_type": FormField(
+        WHERE,
+        "Accelerator type",
+        FromCatalogue(Catalogue.single_host_types, "a [type](tpu-types.md) of one VM", accelerator_type),
+        "Generation and size of the TPU.",
+        from_grant="first row",
+    ),
+    "zone": FormField(
+        WHERE,
+        "Zone",
+        FromCatalogue(_zones, "a [zone](tpu-types.md#prices-by-list) that offers the type"),
+        "One that the grant names for this type; others need a reason for paid use.",
+        from_grant="first row",
+    ),
+    "tier": FormField(
+        WHERE,
+        "Tier",
+        Choice(dict.fromkeys(Tier, ""), Tier),
+        "`spot` may vanish at any moment; the run then resumes.",
+        str(Tier.SPOT),
+        from_grant="first row",
+    ),
+    "runtime_version": FormField(
+        WHERE,
+        "Runtime version",
+        Text(text(200, empty=True), "a runtime version of the type's generation", examples=_runtimes),
+        "Empty: the default of the type.",
+        "",
+    ),
+    "provisioning": FormField(
+        WHERE,
+        "Provisioning",
+        Choice({QUEUED_RESOURCE: "wait in Google's queue", NODE: "ask for the node now"}),
+        "A request in the queue keeps its place until there is capacity, or until the deadline.",
+        QUEUED_RESOURCE,
+    ),
+    "on_stock_out": FormField(
+        WHERE,
+        "Without capacity",
+        Choice({WAIT: "for this zone", WALK: "to other rows of the grant"}),
+        "`walk` stays in the region and asks for as many chips, perhaps of another type.",
+        WAIT,
+    ),
+    "internal_ips": FormField(
+        WHERE,
+        "Internal IPs only",
+        Flag(),
+        "Workers get no external address, which is billed. Airflow must then reach them in their VPC.",
+        False,
+    ),
+}
+
+_RESULTS: Form = {
+    "artifacts_uri": FormField(
+        RESULTS,
+        "Artifact bucket and prefix",
+        Text(paths.gcs_uri, "`gs://bucket/prefix`"),
+        "A bucket in the TPU's region: traffic between regions is billed.",
+        proposal="gs://my-bucket/runs",
+        from_grant="bucket",
+    ),
+    "model": FormField(
+        RESULTS,
+        "Model",
+        Text(optional(paths.model_name), "a lower-case letter, then up to 39 of these, digits and hyphens"),
+        "Name under which results compete. The script also gets the champion of this name, to measure both on the "
+        "same examples.",
+        "",
+    ),
+}
+
+_LIMITS: Form = {
+    "deadline_hours": FormField(
+        LIMITS,
+        "Deadline in hours",
+        Hours(MAX_DEADLINE_HOURS, zero=False),
+        "Hours from the start of the run; then it is stopped and the TPU deleted.",
+        24,
+    ),
+    "start_within_hours": FormField(
+        LIMITS,
+        "Start within hours",
+        Hours(MAX_DEADLINE_HOURS, zero=True),
+        "Without a TPU by then the run is skipped, and is no failure. 0 waits until the deadline.",
+        0,
+    ),
+    "max_preemptions": FormField(
+        LIMITS,
+        "Maximum preemptions",
+        Whole(0, MAX_PREEMPTIONS, "times"),
+        "How often the TPU may be taken away before the run gives up.",
+        20,
+    ),
+    "stall_minutes": FormField(
+        LIMITS,
+        "Silence in minutes",
+        Whole(0, 60 * MAX_DEADLINE_HOURS, "minutes"),
+        "When neither the log nor `progress.json` nor any file of the output or the checkpoints has changed for so "
+        "long, the run is stopped and tried again. 0 switches this off.",
+        60,
+    ),
+    "allow_paid_reason": FormField(
+        LIMITS,
+        "Reason for paid use",
+        Text(lambda value: text(500, empty=True)(value).strip(), "at most 500 characters"),
+        "Empty refuses every TPU that the grant does not cover.",
+        "",
+    ),
+}
+
+FORM: Form = {**_WHAT, **_WHERE, **_RESULTS, **_LIMITS}
+"""Every field, in the order of the form."""
