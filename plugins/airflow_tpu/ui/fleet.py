@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from airflow_tpu.core.grant.allowance import Allowance
+from airflow_tpu.core.grant.assignment import Assignment, RowUse
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.run.expiry import LeaseState, Sentence, condemn
 from airflow_tpu.core.tpu.labels import is_managed
 from airflow_tpu.core.tpu.spec import QueuedView, TPUView
-from airflow_tpu.ui.costs import accepted, cost_class, units
+from airflow_tpu.ui.costs import cost_of
 from airflow_tpu.ui.parts import NUMBER, TEXT, UNKNOWN, WORD, Cell, Reader, cell, console, span, table, unknown
 from airflow_tpu.ui.snapshot import CENSUS, GRANT, LEASES, Snapshot
 
@@ -33,32 +34,32 @@ def gauges(snapshot: Snapshot) -> list[dict[str, Any]] | None:
     """One gauge per allowance, None if the grant is unknown."""
     if snapshot.grant is None:
         return None
-    inventory = snapshot.inventory
-    return [_gauge(row, inventory) for row in snapshot.grant.allowances]
+    if snapshot.assignment is None or snapshot.inventory is None:
+        return [_blind(row, "what is alive could not be read") for row in snapshot.grant.allowances]
+    return [_gauge(use, snapshot.assignment, snapshot.inventory) for use in snapshot.assignment.uses]
 
 
-def _gauge(row: Allowance, inventory: Inventory | None) -> dict[str, Any]:
-    base = {"name": str(row), "count": row.count, "unit": row.unit, "in_use": None, "dead": None}
-    why = _blind_spot(row, inventory)
-    if inventory is None or why:
-        return {**base, "idle": None, "over": None, "text": f"{UNKNOWN}: {why}"}
-    held = inventory.holding(row, "")
-    in_use, dead = units(row, held, True), units(row, held, False)
-    # Dead ones leave less to ask for, but nobody is charged for them: over is what lives beyond the count.
-    idle, over = max(0, row.count - in_use - dead), max(0, in_use - row.count)
-    parts = [f"{in_use} of {row.count} {row.unit} in use", f"{idle} idle"]
-    parts += [f"{dead} held by dead TPUs"] if dead else []
-    parts += [f"{over} over the allowance: billed"] if over else []
-    return {**base, "in_use": in_use, "dead": dead, "idle": idle, "over": over, "text": ", ".join(parts)}
-
-
-def _blind_spot(row: Allowance, inventory: Inventory | None) -> str:
-    if inventory is None:
-        return "what is alive could not be read"
+def _gauge(use: RowUse, assignment: Assignment, inventory: Inventory) -> dict[str, Any]:
+    row = use.row
     if inventory.is_unreachable(row.zone):
-        return f"{row.zone} did not answer"
-    odd = inventory.unreadable(row, "")
-    return f"the chips of {odd[0]} cannot be counted" if odd else ""
+        return _blind(row, f"{row.zone} did not answer")
+    if odd := assignment.uncounted_in(row.zone, row.tier):
+        return _blind(row, f"the chips of {odd[0]} cannot be counted")
+    # Dead ones leave less to ask for, but nobody is charged for them: over is what lives beyond the count.
+    parts = [f"{use.in_use} of {row.count} {row.unit} in use", f"{use.free} idle"]
+    parts += [f"{use.dead_units} held by dead TPUs"] if use.dead_units else []
+    parts += [f"{use.over} over the allowance: billed"] if use.over else []
+    figures = {"in_use": use.in_use, "dead": use.dead_units, "idle": use.free, "over": use.over}
+    return {**_named(row), **figures, "text": ", ".join(parts)}
+
+
+def _blind(row: Allowance, why: str) -> dict[str, Any]:
+    figures = dict.fromkeys(("in_use", "dead", "idle", "over"))
+    return {**_named(row), **figures, "text": f"{UNKNOWN}: {why}"}
+
+
+def _named(row: Allowance) -> dict[str, Any]:
+    return {"name": str(row), "count": row.count, "unit": row.unit}
 
 
 def living(snapshot: Snapshot) -> list[tuple[TPUView | QueuedView, InventoryItem]]:
@@ -84,12 +85,6 @@ def tpus(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
     return table(TPU_COLUMNS, sorted(rows, key=lambda row: order[row[-1]["tone"]]), empty, more)
 
 
-def cost_of(snapshot: Snapshot, view: TPUView | QueuedView, item: InventoryItem) -> Cell:
-    """The cost class of one TPU; a decision to pay that the ledger holds goes before what the grant would say."""
-    paid = accepted(snapshot.opened.get(node_id_of(view))) if item.alive else None
-    return paid or cost_class(item, snapshot.grant, snapshot.inventory or Inventory(), snapshot.now)
-
-
 def node_id_of(view: TPUView | QueuedView) -> str:
     """Last part of the name; ours give node and queued resource the same."""
     return view.node_id if isinstance(view, TPUView) else view.queued_id
@@ -104,7 +99,7 @@ def _tpu(snapshot: Snapshot, reader: Reader, view: TPUView | QueuedView, item: I
         cell(view.zone),
         _age(snapshot, view),
         _run(reader, view, dag_id, run_id),
-        cost_of(snapshot, view, item),
+        cost_of(snapshot, item),
     ]
 
 

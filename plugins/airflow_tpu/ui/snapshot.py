@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
+from airflow_tpu.core.grant.assignment import Assignment, assign
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.ledger.events import Opened
@@ -40,6 +41,20 @@ class Snapshot:
     def inventory(self) -> Inventory | None:
         """What is alive, as the grant counts it."""
         return None if self.census is None else self.census.inventory()
+
+    @cached_property
+    def assignment(self) -> Assignment | None:
+        """The rows of the grant with the TPUs that belong to each, None if one of the two is unknown."""
+        if self.grant is None or self.inventory is None:
+            return None
+        return assign(self.grant.allowances, self.inventory.items, self.paid)
+
+    @cached_property
+    def paid(self) -> frozenset[str]:
+        """Names of the living whose bill somebody has accepted."""
+        items = self.inventory.items if self.inventory else ()
+        named = {item.name: self.opened.get(item.name.rpartition("/")[2]) for item in items if item.alive}
+        return frozenset(name for name, opened in named.items() if opened is not None and opened.allowance is None)
 
     @cached_property
     def dag_ids(self) -> set[str]:

@@ -12,7 +12,8 @@ from typing import Any
 from airflow_tpu.core.ledger.usage import Usage
 from airflow_tpu.core.report.table import chip_hours, usd
 from airflow_tpu.ui.activity import billed_table, chart, preempted, preemption_table, value_table
-from airflow_tpu.ui.fleet import cost_of, gauges, living, orphan_table, orphans, tpus
+from airflow_tpu.ui.costs import cost_of
+from airflow_tpu.ui.fleet import gauges, living, orphan_table, orphans, tpus
 from airflow_tpu.ui.logins import logins
 from airflow_tpu.ui.parts import UNKNOWN, Reader, moment
 from airflow_tpu.ui.snapshot import Snapshot
@@ -73,7 +74,7 @@ def _days_left(snapshot: Snapshot) -> dict[str, str]:
 def _alive(snapshot: Snapshot) -> dict[str, str]:
     if snapshot.census is None:
         return _tile("TPUs now", UNKNOWN)
-    classes = Counter(cost_of(snapshot, view, item)["text"] for view, item in living(snapshot))
+    classes = Counter(cost_of(snapshot, item)["text"] for _, item in living(snapshot))
     parts = [f"{count} {name}" for name, count in sorted(classes.items())]
     blind = snapshot.census.unreachable
     parts += [f"{len(blind)} zone(s) did not answer"] if blind else []

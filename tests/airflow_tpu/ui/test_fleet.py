@@ -12,6 +12,7 @@ from airflow_tpu.lifecycle.project_snapshot import Census
 from airflow_tpu.ui.fleet import gauges, orphan_table, tpus
 from airflow_tpu.ui.parts import HIDDEN, Reader
 from airflow_tpu.ui.snapshot import Snapshot
+from tests.airflow_tpu.core.grant import two_rows
 from tests.airflow_tpu.ui.made import ALL, HOUR, KEY, NOW, ROW, ZONE, grant, lease, node, opened, queued, snapshot
 
 UNKNOWN_ROWS = {"in_use": None, "dead": None, "idle": None, "over": None}
@@ -48,6 +49,20 @@ def test_a_gauge_of_chips_counts_chips() -> None:
     """A v5litepod-4 takes four of eight chips."""
     small = node("small", accelerator_type="v5litepod-4", zone="us-central1-a")
     assert gauge(snapshot([small]), 1) == {"in_use": 4, "dead": 0, "idle": 4, "over": 0}
+
+
+def test_a_tpu_counts_in_one_gauge_only() -> None:
+    """Where a device row and a chips row are about the same type, each TPU is in the gauge of the row it belongs to."""
+    both = two_rows.two_rows(grant(), devices=5)
+    place = {"accelerator_type": two_rows.KIND, "zone": two_rows.ZONE}
+    known = snapshot([node(f"n{number}", **place) for number in range(2)], grant=both)
+    assert gauge(known, 0) == {"in_use": 0, "dead": 0, "idle": 8, "over": 0}
+    assert gauge(known, 1) == {"in_use": 2, "dead": 0, "idle": 3, "over": 0}
+    six = snapshot([node(f"n{number}", **place) for number in range(6)], grant=both)
+    assert (gauge(six, 0)["in_use"], gauge(six, 1)["in_use"]) == (8, 5)
+    classes = [row(six, f"n{number}")["Cost class"] for number in range(6)]
+    assert {cost["text"] for cost in classes} == {"covered"}
+    assert sorted(cost["note"] for cost in classes) == [str(both.allowances[1])] * 5 + [two_rows.CHIPS_ROW]
 
 
 def test_a_dead_tpu_is_neither_used_nor_idle() -> None:
@@ -116,6 +131,15 @@ def test_more_than_the_allowance_is_billed_in_part() -> None:
     """Three TPUs on an allowance of two are all marked, since nobody can say which of them is billed."""
     known = snapshot([node(f"n{number}") for number in range(3)])
     assert {row(known, f"n{number}")["Cost class"]["text"] for number in range(3)} == {"over the allowance"}
+
+
+def test_a_tpu_that_somebody_pays_for_puts_no_other_over_the_allowance() -> None:
+    """The TPU whose bill was accepted is the one beyond the row; those that the grant was asked for stay covered."""
+    paid = opened(KEY, 1, allowance=None, paid_reason="deadline on Friday")
+    names = [KEY.node_id(1), "n1", "n2"]
+    known = snapshot([node(names[0], KEY), node("n1"), node("n2")], [paid], [lease()])
+    assert [row(known, name)["Cost class"]["text"] for name in names] == ["paid, accepted", "covered", "covered"]
+    assert gauge(known) == {"in_use": 3, "dead": 0, "idle": 0, "over": 1}
 
 
 def test_without_a_grant_the_cost_class_is_unknown() -> None:

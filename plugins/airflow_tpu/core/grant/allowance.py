@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_tpu.core.catalogue.catalogue import GENERATIONS, AcceleratorType, is_pod, nearest, parse_type
+from airflow_tpu.core.catalogue.catalogue import GENERATIONS, is_pod, nearest, parse_type
 from airflow_tpu.core.request.fields import Field, Invalid, choice, integer, plain, read_fields, shown
 from airflow_tpu.core.tpu.spec import ZONE, Tier
 from airflow_tpu.errors import Fault
@@ -41,10 +41,6 @@ class Allowance:
     def __str__(self) -> str:
         what = self.accelerator_type or self.generation
         return f"{self.count} {self.tier} {what} {self.unit} in {self.zone}"
-
-    def covers(self, accelerator: AcceleratorType, zone: str, tier: Tier) -> bool:
-        """Whether a TPU of this type, zone and tier is one of the row's."""
-        return self.is_of(accelerator.name) and self.zone == zone and self.tier is tier.pool
 
     def is_of(self, accelerator_type: str) -> bool:
         """Whether the row is about this type, wherever it is."""

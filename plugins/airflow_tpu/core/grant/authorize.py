@@ -89,15 +89,15 @@ def authorize(
     :raises GrantExpired: nothing but the term is against it.
     :raises GrantUnknown: nothing but what could not be read is against it.
     """
-    allowance, verdict = checks.cover(grant, request, reserved.added_to(inventory, now))
-    verdict += checks.project(grant, request)
-    verdict += checks.term(grant, request, now)
+    allowance, objections = checks.coverage(grant, request, reserved.added_to(inventory, now))
+    objections += checks.project(grant, request)
+    objections += checks.term(grant, request, now)
     unfit = checks.software(request)
-    reasons = verdict + unfit + checks.buckets(request) + checks.addresses(request)
+    reasons = objections + unfit + checks.buckets(request) + checks.addresses(request)
     # Money does not make a runtime version run.
     if unfit or (reasons and not request.paid_reason):
         raise reasons.error()
-    if verdict.faults:
+    if objections:
         allowance = None
     paid_reason = request.paid_reason if reasons else ""
     texts = tuple(str(fault) for fault in reasons.faults)

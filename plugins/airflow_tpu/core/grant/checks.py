@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_tpu.core.catalogue.runtimes import runtime_faults
 from airflow_tpu.core.catalogue.transfer_rates import rate_between, sentence
 from airflow_tpu.core.grant.allowance import Allowance
+from airflow_tpu.core.grant.assignment import Assignment, RowUse, assign, rows_for
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.grant.mismatch import mismatches
 from airflow_tpu.core.ledger.billable import ADDRESS_SOURCE, ADDRESS_USD
@@ -22,7 +23,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Objections:
     """Reasons against a request, by kind.
 
     :param violations: it is not covered.
@@ -34,8 +35,10 @@ class Verdict:
     expired: tuple[Fault, ...] = ()
     unknown: tuple[Fault, ...] = ()
 
-    def __add__(self, other: Verdict) -> Verdict:
-        return Verdict(self.violations + other.violations, self.expired + other.expired, self.unknown + other.unknown)
+    def __add__(self, other: Objections) -> Objections:
+        return Objections(
+            self.violations + other.violations, self.expired + other.expired, self.unknown + other.unknown
+        )
 
     def __bool__(self) -> bool:
         return bool(self.faults)
@@ -51,25 +54,27 @@ class Verdict:
         return kind(self.faults, "the request, against the grant,")
 
 
-def cover(grant: Grant, request: Request, inventory: Inventory) -> tuple[Allowance | None, Verdict]:
-    """The first row that covers the TPU and has room, or the reasons why there is none."""
+def coverage(grant: Grant, request: Request, inventory: Inventory) -> tuple[Allowance | None, Objections]:
+    """The row that the TPU would belong to, or the reasons why there is none."""
     spec = request.spec
-    rows = grant.allowances_for(request.accelerator, spec.zone, spec.tier)
-    if not rows:
-        return None, Verdict(violations=tuple(mismatches(grant.allowances, request.accelerator, spec)))
+    if not rows_for(grant.allowances, request.accelerator.name, spec.zone, spec.tier):
+        return None, Objections(violations=tuple(mismatches(grant.allowances, request.accelerator, spec)))
     if inventory.is_unreachable(spec.zone):
         problem = "did not answer, so what is in use there is not known; try again"
-        return None, Verdict(unknown=(Fault("zone", spec.zone, problem),))
-    verdict = Verdict()
-    for row in rows:
-        found = _room(grant, row, request, inventory)
-        if not found:
-            return row, Verdict()
-        verdict += found
-    return None, verdict
+        return None, Objections(unknown=(Fault("zone", spec.zone, problem),))
+    others = assign(grant.allowances, inventory.of_others(request.owner).items)
+    odd = others.uncounted_in(spec.zone, spec.tier)
+    if odd:
+        problem = f"chips of {_names(odd)} cannot be counted"
+        return None, Objections(unknown=(Fault("accelerator_type", odd[0].accelerator_type, problem),))
+    uses = others.candidates(request.accelerator.name, spec.zone, spec.tier)
+    for use in uses:
+        if use.has_room(request.accelerator.chips):
+            return use.row, Objections()
+    return None, Objections(violations=tuple(_full(use, request, others, inventory) for use in uses))
 
 
-def project(grant: Grant, request: Request) -> Verdict:
+def project(grant: Grant, request: Request) -> Objections:
     """Whether the TPU is in the project that was allow-listed."""
     faults = []
     if request.spec.project_id != grant.project_id:
@@ -79,10 +84,10 @@ def project(grant: Grant, request: Request) -> Verdict:
         problem = "is the number of the project that holds the grant's bucket, not the one the grant was given for"
         number = grant.project_number
         faults.append(Fault("project_number", request.project_number, problem, (number,), number))
-    return Verdict(violations=tuple(faults))
+    return Objections(violations=tuple(faults))
 
 
-def term(grant: Grant, request: Request, now: datetime) -> Verdict:
+def term(grant: Grant, request: Request, now: datetime) -> Objections:
     """Whether the TPU will be gone before the grant is."""
     ends = f"{grant.ends_at:%Y-%m-%d %H:%M} UTC"
     if now < grant.start:
@@ -94,11 +99,11 @@ def term(grant: Grant, request: Request, now: datetime) -> Verdict:
         problem = f"the run may last longer than the grant, which ends at {ends}"
         fault = Fault("deadline_hours", request.planned_end.isoformat(), problem, nearest=f"at most {hours:.1f} hours")
     else:
-        return Verdict()
-    return Verdict(expired=(fault,))
+        return Objections()
+    return Objections(expired=(fault,))
 
 
-def buckets(request: Request) -> Verdict:
+def buckets(request: Request) -> Objections:
     """Whether every bucket is where the TPU is: traffic between regions is the bill that grantees really got."""
     region = request.spec.region.upper()
     wrong, unknown = [], []
@@ -109,50 +114,45 @@ def buckets(request: Request) -> Verdict:
             rate = rate_between(request.rates, location, region)
             problem = sentence(location.upper(), region, request.below.get(uri), rate)
             wrong.append(Fault("bucket", uri, problem, (region,), region))
-    return Verdict(violations=tuple(wrong), unknown=tuple(unknown))
+    return Objections(violations=tuple(wrong), unknown=tuple(unknown))
 
 
-def software(request: Request) -> Verdict:
+def software(request: Request) -> Objections:
     """Whether the runtime version runs on the type; Google takes the request and the TPU never works."""
-    return Verdict(violations=tuple(runtime_faults(request.accelerator, request.spec.runtime_version)))
+    return Objections(violations=tuple(runtime_faults(request.accelerator, request.spec.runtime_version)))
 
 
-def addresses(request: Request) -> Verdict:
+def addresses(request: Request) -> Objections:
     """Whether a slice of several workers does without an external address for each of them."""
     workers = request.accelerator.hosts
     if workers == 1 or request.spec.internal_ips:
-        return Verdict()
+        return Objections()
     usd = ADDRESS_USD[request.spec.tier.pool]
     problem = (
         f"would give each of {workers} workers an external IPv4 address: {usd} USD an hour each, whoever pays for the "
         f"TPU ({ADDRESS_SOURCE}), and a new project may use 4 or 8 of them in a region"
     )
-    return Verdict(violations=(Fault("internal_ips", False, problem, ("true",), "true"),))
+    return Objections(violations=(Fault("internal_ips", False, problem, ("true",), "true"),))
 
 
-def _room(grant: Grant, row: Allowance, request: Request, inventory: Inventory) -> Verdict:
-    odd = inventory.unreadable(row, request.owner)
-    if odd:
-        problem = f"chips of {_names(odd)} cannot be counted"
-        return Verdict(unknown=(Fault("accelerator_type", odd[0].accelerator_type, problem),))
-    others = inventory.holding(row, request.owner)
-    held, asked = inventory.held(row, request.owner), row.units(request.accelerator.chips)
-    if asked + held <= row.count:
-        return Verdict()
-    problem = f"{asked} asked and {held} held are more than {row}"
-    problem += f"; held by {_names(others)}" if others else ""
-    return Verdict(violations=(Fault(row.unit, asked, problem, nearest=_with_room(grant, request, inventory, row)),))
+def _full(use: RowUse, request: Request, others: Assignment, inventory: Inventory) -> Fault:
+    """That a row has no room, who holds it, and where there is some."""
+    asked = use.row.units(request.accelerator.chips)
+    problem = f"{asked} asked and {use.held} held are more than {use.row}"
+    problem += f"; held by {_names(use.holders)}" if use.holders else ""
+    elsewhere = _with_room(request, others, inventory)
+    return Fault(use.row.unit, asked, problem, nearest=elsewhere or f"{use.free} {use.row.unit} are free")
 
 
-def _with_room(grant: Grant, request: Request, inventory: Inventory, full: Allowance) -> str:
-    """Another row for the same type with room, else what is left of this one."""
+def _with_room(request: Request, others: Assignment, inventory: Inventory) -> str:
+    """Another row for the same type with room, empty if there is none."""
     kind = request.accelerator
-    for row in grant.allowances:
-        known = not (inventory.unreadable(row, request.owner) or inventory.is_unreachable(row.zone))
-        fits = row.units(kind.chips) + inventory.held(row, request.owner) <= row.count
-        if row.is_of(kind.name) and known and fits:
+    for use in others.uses:
+        row = use.row
+        known = not (others.uncounted_in(row.zone, row.tier) or inventory.is_unreachable(row.zone))
+        if row.is_of(kind.name) and known and use.has_room(kind.chips):
             return str(row)
-    return f"{max(0, full.count - inventory.held(full, request.owner))} {full.unit} are free"
+    return ""
 
 
 def _names(items: list[InventoryItem]) -> str:

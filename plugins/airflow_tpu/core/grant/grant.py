@@ -10,11 +10,10 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
-from airflow_tpu.core.catalogue.catalogue import AcceleratorType, nearest
+from airflow_tpu.core.catalogue.catalogue import nearest
 from airflow_tpu.core.grant.allowance import Allowance, parse_allowances
 from airflow_tpu.core.request import paths
 from airflow_tpu.core.request.fields import Field, Invalid, integer, plain, positive, read_fields
-from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.errors import GrantError
 
 DEFAULT_PREFIX = "airflow-tpu"
@@ -75,10 +74,6 @@ class Grant:
     def days_left(self, now: datetime) -> float:
         """Days of the term that are left, 0 once it is over."""
         return max(0.0, (self.ends_at - now).total_seconds() / 86_400)
-
-    def allowances_for(self, accelerator: AcceleratorType, zone: str, tier: Tier) -> tuple[Allowance, ...]:
-        """Rows that cover such a TPU, however many exist already."""
-        return tuple(row for row in self.allowances if row.covers(accelerator, zone, tier))
 
     def to_json(self) -> dict[str, Any]:
         """The mapping of a grant file; :meth:`parse` reads it back."""

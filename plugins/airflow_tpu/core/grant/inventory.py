@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_tpu.core.catalogue.catalogue import parse_type
-from airflow_tpu.core.grant.allowance import Allowance
 from airflow_tpu.core.tpu.labels import run_of
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, Tier, TPUView
 
@@ -67,21 +66,9 @@ class Inventory:
         """Whether nothing is known of a zone."""
         return zone in {name.rpartition("/")[2] for name in self.unreachable}
 
-    def holding(self, allowance: Allowance, owner: str) -> list[InventoryItem]:
-        """What others hold of an allowance; the owner's own TPUs are swept or adopted, never doubled."""
-        return [item for item in self._in_pool(allowance, owner) if allowance.is_of(item.accelerator_type)]
-
-    def held(self, allowance: Allowance, owner: str) -> int:
-        """How many of the row's devices or chips others hold."""
-        return sum(allowance.units(item.chips or 0) for item in self.holding(allowance, owner))
-
-    def unreadable(self, allowance: Allowance, owner: str) -> list[InventoryItem]:
-        """What others hold in the same pool with a type nobody can count."""
-        return [item for item in self._in_pool(allowance, owner) if item.chips is None]
-
-    def _in_pool(self, allowance: Allowance, owner: str) -> list[InventoryItem]:
-        pool = (allowance.zone, allowance.tier)
-        return [item for item in self.items if (item.zone, item.tier.pool) == pool and item.owner != owner]
+    def of_others(self, owner: str) -> Inventory:
+        """Without what a run itself holds: it is adopted or deleted, never doubled."""
+        return replace(self, items=tuple(item for item in self.items if item.owner != owner))
 
 
 def _of_node(node: TPUView) -> InventoryItem:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from airflow_tpu.core.grant.allowance import Allowance
+from airflow_tpu.core.grant.assignment import assign
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.ledger.usage import Usage
@@ -30,27 +30,24 @@ def due_stage(grant: Grant, now: datetime) -> int | None:
 
 def uncovered(grant: Grant, inventory: Inventory, now: datetime) -> list[str]:
     """One sentence for each living TPU that is billed now, and for each allowance that is exceeded."""
-    living = [item for item in inventory.items if item.alive]
     if not grant.start <= now < grant.ends_at:
-        return [f"{_place(item)}: the grant does not run now" for item in living]
-    alone = [item for item in living if item.chips is None or not any(_about(row, item) for row in grant.allowances)]
+        return [f"{_place(item)}: the grant does not run now" for item in inventory.items if item.alive]
+    assignment = assign(grant.allowances, inventory.items)
+    alone = [*assignment.uncovered, *(item for item in assignment.uncounted if item.alive)]
     return [f"{_place(item)}: no allowance covers it" for item in alone] + [
-        f"{used} {row.unit} are alive, the grant has {row}"
-        for row in grant.allowances
-        if (used := _used(row, inventory)) > row.count
+        f"{use.in_use} {use.row.unit} are alive, the grant has {use.row}" for use in assignment.uses if use.over
     ]
 
 
 def standing(grant: Grant, inventory: Inventory, usage: Usage, now: datetime) -> list[str]:
     """Days left, and for each allowance what is idle and what it has given so far."""
     lines = [f"{grant.days_left(now):.1f} days left: the grant ends {grant.ends_at:%Y-%m-%d %H:%M} UTC"]
-    for row in grant.allowances:
+    for use in assign(grant.allowances, inventory.items).uses:
+        row = use.row
         total = usage.by_allowance.get(str(row))
         hours = f"{total.chip_hours:.1f}" if total else "0"
         blind = inventory.is_unreachable(row.zone)
-        idle = (
-            "unknown, its zone did not answer" if blind else f"{max(0, row.count - _used(row, inventory))} {row.unit}"
-        )
+        idle = "unknown, its zone did not answer" if blind else f"{use.free} {row.unit}"
         lines.append(f"{row}: idle {idle}; used {hours} chip-hours")
     return lines
 
@@ -65,14 +62,6 @@ def notice(grant: Grant, usage: Usage, stage: int, models: Mapping[str, int] | N
     ends = f"{grant.ends_at.astimezone(ZoneInfo(grant.timezone)):%Y-%m-%d %H:%M} {grant.timezone}"
     head = f"The grant ended {ends}: every TPU is billed." if stage == 0 else f"The grant ends {ends}."
     return "\n".join([head, "For the extension request:", *extension_text(grant, usage, models or {})])
-
-
-def _about(row: Allowance, item: InventoryItem) -> bool:
-    return row.is_of(item.accelerator_type) and (row.zone, row.tier) == (item.zone, item.tier.pool)
-
-
-def _used(row: Allowance, inventory: Inventory) -> int:
-    return sum(row.units(item.chips or 0) for item in inventory.holding(row, "") if item.alive)
 
 
 def _place(item: InventoryItem) -> str:

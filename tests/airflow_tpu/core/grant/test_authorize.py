@@ -17,6 +17,7 @@ from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, GrantViolation
+from tests.airflow_tpu.core.grant import two_rows
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 OURS = "0123456789"
@@ -117,6 +118,19 @@ def test_the_sixth_of_five_is_refused(local_grant: Grant, catalogue: Catalogue) 
     assert "n0 (v2-8)" in fault.problem
     assert fault.nearest == "100 spot v2-8 devices in us-central1-f"
     assert authorize(local_grant, on_demand(catalogue), Inventory(items(4)), NOW).allowance is not None
+
+
+@pytest.mark.parametrize("devices", [1, 5])
+def test_two_rows_for_one_type_add_up(local_grant: Grant, catalogue: Catalogue, devices: int) -> None:
+    """A device row and a chips row of its generation cover as many TPUs as both have room for, devices first."""
+    grant = two_rows.two_rows(local_grant, devices)
+    request = request_for(catalogue, two_rows.KIND, two_rows.ZONE, Tier.SPOT)
+    by_row = [authorize(grant, request, Inventory(two_rows.alive(held)), NOW).allowance for held in range(devices + 1)]
+    assert by_row == [grant.allowances[1]] * devices + [grant.allowances[0]]
+    faults = faults_of(grant, request, Inventory(two_rows.alive(devices + 1)))
+    assert set(faults) == {"devices", "chips"}
+    assert f"1 asked and {devices} held" in faults["devices"].problem
+    assert "8 asked and 8 held" in faults["chips"].problem
 
 
 def test_the_dead_hold_quota(local_grant: Grant, catalogue: Catalogue) -> None:

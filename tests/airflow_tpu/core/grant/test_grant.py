@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.grant.allowance import Allowance
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.tpu.spec import Tier
@@ -148,22 +147,3 @@ def test_what_is_no_start(grant_mapping: dict[str, Any], start: object) -> None:
 def test_a_timezone_is_met_with_the_nearest(grant_mapping: dict[str, Any]) -> None:
     """Timezones have names; a slip is met with the nearest."""
     assert faults_of({**grant_mapping, "timezone": "europe/berlin"})["timezone"].nearest == "Europe/Berlin"
-
-
-@pytest.mark.parametrize(
-    ("kind", "zone", "tier", "rows"),
-    [
-        ("v4-8", "us-central2-b", Tier.ON_DEMAND, ["32 on-demand v4 chips in us-central2-b"]),
-        ("v4-64", "us-central2-b", Tier.PREEMPTIBLE, ["32 spot v4 chips in us-central2-b"]),
-        ("v5litepod-8", "us-central1-a", Tier.SPOT, ["64 spot v5e chips in us-central1-a"]),
-        ("v5litepod-8", "us-central1-a", Tier.ON_DEMAND, []),
-        ("v5litepod-8", "us-west4-a", Tier.SPOT, []),
-        ("v2-8", "us-central1-f", Tier.SPOT, []),
-    ],
-)
-def test_allowances_for(
-    grant_mapping: dict[str, Any], catalogue: Catalogue, kind: str, zone: str, tier: Tier, rows: list[str]
-) -> None:
-    """A row covers any slice of its generation, in its zone and tier only."""
-    found = Grant.parse(grant_mapping).allowances_for(catalogue.types[kind], zone, tier)
-    assert [str(row) for row in found] == rows

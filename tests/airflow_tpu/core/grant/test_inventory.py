@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from airflow_tpu.core.grant.allowance import Allowance
+from airflow_tpu.core.grant.assignment import assign
 from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey, labels
 from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
@@ -28,24 +29,29 @@ def queued(queued_id: str, state: str, *node_ids: str) -> QueuedView:
     )
 
 
+def held(inventory: Inventory) -> int:
+    """Chips that are not free in the row."""
+    return assign([ROW], inventory.items).uses[0].held
+
+
 def test_a_queued_resource_and_its_node_are_one() -> None:
     """A request that has become a node is counted as that node, by its link or by the node's id."""
     by_link = Inventory.of([node("b", queued=f"{PARENT}/queuedResources/a")], [queued("a", "ACTIVE")])
     by_id = Inventory.of([node("b")], [queued("a", "ACTIVE", "b")])
-    assert by_link.held(ROW, "me") == by_id.held(ROW, "me") == 8
+    assert held(by_link) == held(by_id) == 8
 
 
 def test_a_node_of_the_same_name_elsewhere_is_another() -> None:
     """Node ids are unique within a zone only."""
     inventory = Inventory.of([node("b", zone="us-central1-a")], [queued("a", "ACTIVE", "b")])
-    assert inventory.held(ROW, "me") == 8
+    assert held(inventory) == 8
     assert len(inventory.items) == 2
 
 
 def test_dead_ones_hold_their_chips() -> None:
     """Failed and suspended requests and preempted nodes count until they are deleted, and say so."""
     inventory = Inventory.of([node("n", "PREEMPTED")], [queued("f", "FAILED", "x"), queued("s", "SUSPENDED")])
-    assert inventory.held(ROW, "me") == 24
+    assert held(inventory) == 24
     assert [item.alive for item in inventory.items] == [False, False, False]
     assert "delete it" in str(inventory.items[0])
 
@@ -53,7 +59,7 @@ def test_dead_ones_hold_their_chips() -> None:
 def test_a_waiting_request_counts_each_of_its_nodes() -> None:
     """A request for two nodes of which one is there holds the chips of two."""
     inventory = Inventory.of([node("x")], [queued("q", "PROVISIONING", "x", "y")])
-    assert inventory.held(ROW, "me") == 16
+    assert held(inventory) == 16
 
 
 def test_our_own_are_not_held_by_others() -> None:
@@ -69,8 +75,8 @@ def test_our_own_are_not_held_by_others() -> None:
         labels=labels(key, LeaseStamp("t", datetime(2026, 1, 1, tzinfo=UTC), 1)),
     )
     inventory = Inventory.of([mine], [])
-    assert inventory.held(ROW, key.digest) == 0
-    assert inventory.held(ROW, "somebody") == 8
+    assert held(inventory.of_others(key.digest)) == 0
+    assert held(inventory.of_others("somebody")) == 8
 
 
 def test_unreachable_zones_by_name_or_by_resource() -> None:

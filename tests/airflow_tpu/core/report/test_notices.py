@@ -15,6 +15,7 @@ from airflow_tpu.core.ledger.usage import fold
 from airflow_tpu.core.report.notices import due_stage, notice, standing, uncovered
 from airflow_tpu.core.report.text import ACKNOWLEDGEMENT
 from airflow_tpu.core.tpu.spec import Tier
+from tests.airflow_tpu.core.grant import two_rows
 from tests.airflow_tpu.core.made_ledger import ASKED, ROW, closed, opened
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -56,6 +57,18 @@ def test_what_no_allowance_covers_is_named(local_grant: Grant) -> None:
         "odd (v9-8, on-demand, us-central1-f): no allowance covers it",
         f"6 devices are alive, the grant has {ROW}",
     ]
+
+
+@pytest.mark.parametrize(("count", "idle"), [(2, "3 devices"), (6, "0 devices")])
+def test_what_two_rows_cover_together_is_not_named(local_grant: Grant, count: int, idle: str) -> None:
+    """TPUs that a create was permitted for by either of two rows are no reason for the check to fail."""
+    grant = replace(two_rows.two_rows(local_grant, devices=5), start=NOW - timedelta(days=1))
+    known = Inventory(two_rows.alive(count))
+    assert uncovered(grant, known, NOW) == []
+    lines = standing(grant, known, fold([], Catalogue({}, {}, {}, {}), NOW), NOW)
+    assert f"{grant.allowances[1]}: idle {idle}; used 0 chip-hours" in lines
+    (one,) = uncovered(grant, Inventory(two_rows.alive(7)), NOW)
+    assert two_rows.CHIPS_ROW in one
 
 
 def test_after_the_end_everything_alive_is_billed(local_grant: Grant) -> None:

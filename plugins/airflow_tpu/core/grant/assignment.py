@@ -1,0 +1,147 @@
+"""Which row of the grant each TPU belongs to: the one answer that create, usage page and daily grant check read.
+
+Every TPU belongs to at most one row, and the most specific row comes first: devices of its type, chips of its type,
+chips of its generation. Taking the rows in this order is optimal, so a create that some arrangement of all TPUs would
+cover is never refused, and no search for a maximum flow is needed:
+
+* the rows of a pool are nested: every TPU that a row of its type takes, the row of its generation could take as well;
+* TPUs of one type are equal, so a full row of a type leaves the same remainder whichever of them it took;
+* what the rows of a type take, the row of the generation need not, and it takes nothing that they could have taken.
+
+Only where more exists than the rows have room for does the order decide *which* TPU is beyond a row. A TPU beyond a row
+still counts against it: nobody knows which of them Google bills, so nothing more is permitted there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airflow_tpu.core.grant.allowance import DEVICES, Allowance
+from airflow_tpu.core.grant.inventory import InventoryItem
+from airflow_tpu.core.tpu.spec import Tier
+
+Pool = tuple[str, Tier]
+"""Zone and tier; rows and TPUs of different pools have nothing to do with one another."""
+
+
+@dataclass
+class RowUse:
+    """What belongs to one row.
+
+    :param row: the row.
+    :param covered: living TPUs that it has room for.
+    :param beyond: living TPUs that no row has room for and that are billed; this is the last row they fit by kind.
+    :param dead: TPUs that ended and hold quota until they are deleted.
+    :param in_use: devices or chips of the living, those beyond included.
+    :param dead_units: devices or chips of the dead.
+    """
+
+    row: Allowance
+    covered: list[InventoryItem] = field(default_factory=list)
+    beyond: list[InventoryItem] = field(default_factory=list)
+    dead: list[InventoryItem] = field(default_factory=list)
+    in_use: int = 0
+    dead_units: int = 0
+
+    @property
+    def holders(self) -> list[InventoryItem]:
+        """Every TPU that takes some of the row."""
+        return [*self.covered, *self.beyond, *self.dead]
+
+    @property
+    def held(self) -> int:
+        """Devices or chips that are not free."""
+        return self.in_use + self.dead_units
+
+    @property
+    def free(self) -> int:
+        """Devices or chips that a create may still take."""
+        return max(0, self.row.count - self.held)
+
+    @property
+    def over(self) -> int:
+        """Devices or chips that live beyond the row and are billed."""
+        return max(0, self.in_use - self.row.count)
+
+    def has_room(self, chips: int) -> bool:
+        """Whether one more TPU of so many chips would be covered."""
+        return self.row.units(chips) <= self.free
+
+    def take(self, item: InventoryItem, chips: int) -> None:
+        """Book a TPU."""
+        units = self.row.units(chips)
+        if not item.alive:
+            self.dead.append(item)
+            self.dead_units += units
+            return
+        (self.covered if self.has_room(chips) else self.beyond).append(item)
+        self.in_use += units
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The rows of a grant with what belongs to each, and what belongs to none.
+
+    :param uses: one for each row, in the order of the grant.
+    :param places: use of the row that a TPU belongs to; TPUs of no row are missing.
+    :param uncovered: living TPUs of a type, tier or zone that no row has.
+    :param uncounted: TPUs of a type outside Google's naming rule, living or not: they may use any row of their pool.
+    """
+
+    uses: tuple[RowUse, ...]
+    places: Mapping[InventoryItem, RowUse]
+    uncovered: tuple[InventoryItem, ...]
+    uncounted: tuple[InventoryItem, ...]
+
+    def uncounted_in(self, zone: str, tier: Tier) -> list[InventoryItem]:
+        """TPUs that nobody can count in a pool, so that nothing is known of its rows."""
+        return [item for item in self.uncounted if _pool(item.zone, item.tier) == _pool(zone, tier)]
+
+    def candidates(self, accelerator_type: str, zone: str, tier: Tier) -> list[RowUse]:
+        """Rows that cover such a TPU if they have room, the most specific first."""
+        rows = rows_for([use.row for use in self.uses], accelerator_type, zone, tier)
+        by_row = {use.row: use for use in self.uses}
+        return [by_row[row] for row in rows]
+
+
+def rows_for(rows: Iterable[Allowance], accelerator_type: str, zone: str, tier: Tier) -> list[Allowance]:
+    """Rows about TPUs of this type, zone and tier, however many exist already; the most specific first."""
+    pool = _pool(zone, tier)
+    fitting = [row for row in rows if _pool(row.zone, row.tier) == pool and row.is_of(accelerator_type)]
+    return sorted(fitting, key=_breadth)
+
+
+def assign(rows: Sequence[Allowance], items: Iterable[InventoryItem], paid: Collection[str] = ()) -> Assignment:
+    """Give every TPU to a row.
+
+    :param rows: rows of the grant.
+    :param items: TPUs and reservations, each once.
+    :param paid: names of TPUs whose bill somebody has accepted; a row is for the others first.
+    """
+    uses = {row: RowUse(row) for row in rows}
+    places: dict[InventoryItem, RowUse] = {}
+    uncovered, uncounted = [], []
+    # The living first, since the dead are not billed; then by name, so that every reader sees the same.
+    for item in sorted(items, key=lambda one: (not one.alive, one.name in paid, one.name)):
+        fitting = [uses[row] for row in rows_for(rows, item.accelerator_type, item.zone, item.tier)]
+        if item.chips is None:
+            uncounted.append(item)
+        elif fitting:
+            places[item] = _use_for(fitting, item.chips)
+            places[item].take(item, item.chips)
+        elif item.alive:
+            uncovered.append(item)
+    return Assignment(tuple(uses.values()), places, tuple(uncovered), tuple(uncounted))
+
+
+def _use_for(fitting: Sequence[RowUse], chips: int) -> RowUse:
+    return next((use for use in fitting if use.has_room(chips)), fitting[-1])
+
+
+def _breadth(row: Allowance) -> tuple[bool, bool]:
+    return (not row.accelerator_type, row.unit != DEVICES)
+
+
+def _pool(zone: str, tier: Tier) -> Pool:
+    return (zone, tier.pool)
