@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.lifecycle.ensure_tpu import Provisioner
 from airflow_tpu.lifecycle.reachability import arrive
 from airflow_tpu.lifecycle.run_context import Connections, Workbench
 from tests.airflow_tpu.site import BUCKET, KEY, PARENT, ZONE, Site, now, pace
 
 NODE_ID = KEY.node_id(1)
-NODE = f"{PARENT}/nodes/{NODE_ID}"
+NODE = ResourceName.parse(f"{PARENT}/nodes/{NODE_ID}")
 ENDLESS = "import time\nwhile True:\n    print('alive', flush=True)\n    time.sleep(0.1)\n"
 
 

@@ -12,6 +12,7 @@ from typing import cast
 
 from airflow_tpu.core.run.run_record import Lease
 from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import (
     ConfigError,
     DeadlineExceeded,
@@ -149,7 +150,7 @@ def kill(station: Station, held: Lease) -> None:
 def teardown(station: Station, key: RunKey) -> None:
     """Delete everything of the run, keep the books, wait until it is gone, give lease and chips back."""
 
-    async def ask(names: set[str]) -> Release:
+    async def ask(names: set[ResourceName]) -> Release:
         async with station.client() as client:
             return await delete_seen(client, await look_again(client, await take_census(client), names), key)
 

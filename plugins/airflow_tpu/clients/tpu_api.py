@@ -22,6 +22,7 @@ from airflow_tpu.clients.tpu_messages import (
     to_view,
 )
 from airflow_tpu.clients.tpu_retry import CallTiming, retries, translated
+from airflow_tpu.core.tpu.resource_name import location, zone_of
 from airflow_tpu.errors import ResourceNotFound
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from google.cloud import tpu_v2
 
     from airflow_tpu.core.grant.authorize import Permit
+    from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.core.tpu.spec import QueuedView, TPUSpec, TPUView
 
 T = TypeVar("T")
@@ -112,7 +114,7 @@ class TPUClient:
 
     def location(self, zone: str = "-") -> str:
         """``projects/P/locations/ZONE``; ``-`` stands for every zone."""
-        return f"projects/{self.endpoint.project_id}/locations/{zone}"
+        return location(self.endpoint.project_id, zone)
 
     async def nodes(self, zone: str = "-") -> Listing[TPUView]:
         """Every node of the project, whoever made it."""
@@ -128,19 +130,19 @@ class TPUClient:
         request = tpu_v2.ListQueuedResourcesRequest(parent=self.location(zone), page_size=1000)
         return await self._list(self.client.list_queued_resources, request, to_queued_view)
 
-    async def node(self, name: str) -> TPUView:
+    async def node(self, name: ResourceName) -> TPUView:
         """One node.
 
         :raises ResourceNotFound: the API does not know it.
         """
-        return to_view(await self._call(self.client.get_node, name, name=name))
+        return to_view(await self._call(self.client.get_node, name, name=str(name)))
 
-    async def queued_resource(self, name: str) -> QueuedView:
+    async def queued_resource(self, name: ResourceName) -> QueuedView:
         """One queued resource.
 
         :raises ResourceNotFound: the API does not know it.
         """
-        return to_queued_view(await self._call(self.client.get_queued_resource, name, name=name))
+        return to_queued_view(await self._call(self.client.get_queued_resource, name, name=str(name)))
 
     async def create(self, spec: TPUSpec, stamp: Stamp, permit: Permit) -> str:
         """Ask for a TPU; only the holder of a permit can.
@@ -160,23 +162,23 @@ class TPUClient:
             call = await self._call(self.client.create_node, stamp.node_id, repeat=False, request=node_request)
         return str(call.operation.name)
 
-    async def delete_node(self, name: str) -> OperationView | None:
+    async def delete_node(self, name: ResourceName) -> OperationView | None:
         """Start deleting a node; None when it is gone already."""
-        return await self._delete(self.client.delete_node, name, name=name)
+        return await self._delete(self.client.delete_node, name, name=str(name))
 
-    async def delete_queued_resource(self, name: str) -> OperationView | None:
+    async def delete_queued_resource(self, name: ResourceName) -> OperationView | None:
         """Start deleting a queued resource and its nodes; None when it is gone already."""
         from google.cloud import tpu_v2
 
-        request = tpu_v2.DeleteQueuedResourceRequest(name=name, force=True)
+        request = tpu_v2.DeleteQueuedResourceRequest(name=str(name), force=True)
         return await self._delete(self.client.delete_queued_resource, name, request=request)
 
-    async def relabel(self, name: str, labels: dict[str, str]) -> None:
+    async def relabel(self, name: ResourceName, labels: dict[str, str]) -> None:
         """Replace the labels of a node (the adopting attempt writes its own token)."""
         from google.cloud import tpu_v2
 
         request = tpu_v2.UpdateNodeRequest(
-            node=tpu_v2.Node(name=name, labels=labels), update_mask={"paths": ["labels"]}
+            node=tpu_v2.Node(name=str(name), labels=labels), update_mask={"paths": ["labels"]}
         )
         await self._call(self.client.update_node, name, request=request)
 
@@ -187,14 +189,14 @@ class TPUClient:
         request = operations_pb2.GetOperationRequest(name=name)
         return to_operation_view(await self._call(self.client.get_operation, name, request=request))
 
-    async def host_keys(self, name: str) -> dict[int, str]:
+    async def host_keys(self, name: ResourceName) -> dict[int, str]:
         """SSH host key of each worker, as its guest attributes publish it.
 
         :return: worker id to ``ssh-ed25519 BASE64``; a worker that publishes none is missing.
         """
         from google.cloud import tpu_v2
 
-        request = tpu_v2.GetGuestAttributesRequest(name=name, query_path="hostkeys/")
+        request = tpu_v2.GetGuestAttributesRequest(name=str(name), query_path="hostkeys/")
         try:
             answer = await self._call(self.client.get_guest_attributes, name, request=request)
         except ResourceNotFound:
@@ -216,7 +218,7 @@ class TPUClient:
         )
         return frozenset(types.items), frozenset(versions.items)
 
-    async def _delete(self, method: Callable[..., Any], resource: str, **kwargs: Any) -> OperationView | None:
+    async def _delete(self, method: Callable[..., Any], resource: object, **kwargs: Any) -> OperationView | None:
         try:
             call = await self._call(method, resource, **kwargs)
         except ResourceNotFound:
@@ -229,13 +231,13 @@ class TPUClient:
         unreachable: set[str] = set()
         with translated("list"):
             async for page in pager.pages:
-                unreachable.update(getattr(page, "unreachable", ()))
+                unreachable.update(map(zone_of, getattr(page, "unreachable", ())))
                 items.extend(convert(item) for item in _items(page))
         return Listing(tuple(items), tuple(sorted(unreachable)))
 
-    async def _call(self, method: Callable[..., Any], resource: str, repeat: bool = True, **kwargs: Any) -> Any:
+    async def _call(self, method: Callable[..., Any], resource: object, repeat: bool = True, **kwargs: Any) -> Any:
         retry = retries(self.timing) if repeat else None
-        with translated(resource):
+        with translated(str(resource)):
             return await method(**kwargs, timeout=self.timing.answer, retry=retry)
 
 

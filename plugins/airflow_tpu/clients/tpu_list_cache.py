@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from google.auth.credentials import Credentials
 
     from airflow_tpu.clients.tpu_api import Listing, TPUClient
+    from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.core.tpu.spec import QueuedView, TPUView
 
 V = TypeVar("V")
@@ -104,7 +105,7 @@ async def _known(shared: _Shared[Listing[V]], fetch: Callable[[], Awaitable[List
     return await shared.get(fetch, fresh)
 
 
-async def nodes(client: TPUClient, zone: str, fresh: Fresh) -> dict[str, TPUView]:
+async def nodes(client: TPUClient, zone: str, fresh: Fresh) -> dict[ResourceName, TPUView]:
     """Nodes of a zone by their full names.
 
     :raises TransientError: the zone does not answer: what lives there is unknown.
@@ -113,7 +114,7 @@ async def nodes(client: TPUClient, zone: str, fresh: Fresh) -> dict[str, TPUView
     return {item.name: item for item in _reached(found, zone)}
 
 
-async def queued_resources(client: TPUClient, zone: str, fresh: Fresh) -> dict[str, QueuedView]:
+async def queued_resources(client: TPUClient, zone: str, fresh: Fresh) -> dict[ResourceName, QueuedView]:
     """Queued resources of a zone by their full names.
 
     :raises TransientError: the zone does not answer: what is queued there is unknown.

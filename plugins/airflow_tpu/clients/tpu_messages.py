@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.tpu.api_errors import classify
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import Endpoint, QueuedView, Tier, TPUSpec, TPUView
 
 if TYPE_CHECKING:
@@ -99,9 +100,7 @@ def to_create_queued(spec: TPUSpec, stamp: Stamp) -> tpu_v2.CreateQueuedResource
 def to_view(node: tpu_v2.Node) -> TPUView:
     """A node as our code sees it."""
     return TPUView(
-        name=node.name,
-        node_id=node.name.rsplit("/", 1)[-1],
-        zone=_zone(node.name),
+        name=ResourceName.parse(node.name),
         state=_enum_name(node.state),
         health=_enum_name(node.health),
         accelerator_type=node.accelerator_type,
@@ -112,7 +111,7 @@ def to_view(node: tpu_v2.Node) -> TPUView:
             Endpoint(internal=endpoint.ip_address, external=endpoint.access_config.external_ip)
             for endpoint in node.network_endpoints
         ),
-        queued_resource=node.queued_resource,
+        queued_resource=ResourceName.parse(node.queued_resource) if node.queued_resource else None,
     )
 
 
@@ -122,9 +121,7 @@ def to_queued_view(queued: tpu_v2.QueuedResource) -> QueuedView:
     error = queued.state.failed_data.error
     first = specs[0].node if specs else None
     return QueuedView(
-        name=queued.name,
-        queued_id=queued.name.rsplit("/", 1)[-1],
-        zone=_zone(queued.name),
+        name=ResourceName.parse(queued.name),
         state=_enum_name(queued.state.state),
         error_code=error.code,
         error_message=error.message,
@@ -168,11 +165,6 @@ def _tier(scheduling: tpu_v2.SchedulingConfig | None) -> Tier:
     if scheduling is not None and scheduling.preemptible:
         return Tier.PREEMPTIBLE
     return Tier.ON_DEMAND
-
-
-def _zone(name: str) -> str:
-    parts = name.split("/")
-    return parts[3] if len(parts) > 3 else ""
 
 
 def _enum_name(value: Any) -> str:

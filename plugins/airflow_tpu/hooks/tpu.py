@@ -13,6 +13,7 @@ from airflow_tpu import settings
 from airflow_tpu.clients.endpoints import ConnectionOptions, parse_options
 from airflow_tpu.clients.tpu_api import APIEndpoint, Listing, TPUClient
 from airflow_tpu.clients.tpu_messages import OperationView
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import ConfigError, Fault
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class CloudTPUHook(GoogleBaseHook):
 
         :raises ResourceNotFound: the API does not know it.
         """
-        return self.run(lambda client: client.node(name))
+        return self.run(lambda client: client.node(ResourceName.parse(name)))
 
     def list_nodes(self, zone: str = "-") -> Listing[TPUView]:
         """Every node of the project in a zone, or in all of them."""
@@ -79,11 +80,11 @@ class CloudTPUHook(GoogleBaseHook):
 
     def delete_node(self, name: str) -> OperationView | None:
         """Start deleting a node; None when it is gone already."""
-        return self.run(lambda client: client.delete_node(name))
+        return self.run(lambda client: client.delete_node(ResourceName.parse(name)))
 
     def delete_queued_resource(self, name: str) -> OperationView | None:
         """Start deleting a queued resource with its nodes; None when it is gone already."""
-        return self.run(lambda client: client.delete_queued_resource(name))
+        return self.run(lambda client: client.delete_queued_resource(ResourceName.parse(name)))
 
     def get_operation(self, name: str) -> OperationView:
         """State of a long-running operation."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from airflow_tpu.core.grant.grant import Grant
     from airflow_tpu.core.run.run_record import Lease
     from airflow_tpu.core.tpu.labels import RunKey
+    from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.stores.ledger import LedgerStore
     from airflow_tpu.stores.runs import LeaseStore
 
@@ -149,16 +150,16 @@ class Provisioner:
             census = await take_census(self.client)  # the grant is asked with what is alive now
         return await self._create(order, census, lease, last)
 
-    def _names(self, lease: Lease) -> set[str]:
+    def _names(self, lease: Lease) -> set[ResourceName]:
         """What may exist of the run although no list shows it yet: the open records', and the current incarnation's."""
         return names_of(self.ledger.open_records(lease.key)) | own_names(self.client, lease)
 
-    async def _look(self, lease: Lease, names: set[str]) -> Census:
+    async def _look(self, lease: Lease, names: set[ResourceName]) -> Census:
         """The project, with everything of this run asked for by its name: lists may be behind."""
         census = await take_census(self.client)
         return await look_again(self.client, census, {item.name for item in census.all_ours(lease.key)} | names)
 
-    async def _sweep(self, census: Census, lease: Lease, names: set[str]) -> bool:
+    async def _sweep(self, census: Census, lease: Lease, names: set[ResourceName]) -> bool:
         """Delete what is left of this run's earlier incarnations, wait until it is gone, end their records.
 
         Husks hold quota and names until they are deleted (https://github.com/skypilot-org/skypilot/pull/1483).
@@ -190,14 +191,14 @@ class Provisioner:
         found = replace(spec, zone=living.zone)
         if isinstance(living, QueuedView):
             return target_of(replace(found, queued=True), living.queued_id)
-        node_id = living.name.rpartition("/")[2]
+        node_id = living.name.id
         if noted_end(lease, node_id) is not None:
             self.leases.update(lease, lambda now: alive_again(now, node_id))
         if not mine and living.phase is Phase.USABLE:
             # From here on the older attempt's on_kill no longer opens this TPU.
             stamp = replace(lease.stamp, incarnation=incarnation_of(living.labels) or 0)
             await self.client.relabel(living.name, {**living.labels, **labels(lease.key, stamp)})
-        return target_of(replace(found, queued=bool(living.queued_resource)), living.node_id)
+        return target_of(replace(found, queued=living.queued_resource is not None), living.node_id)
 
     async def _create(self, order: Order, census: Census, lease: Lease, last: int) -> Target:
         now = self.client.clock.now()
@@ -266,7 +267,7 @@ class Provisioner:
 
     async def _is_mine(self, target: Target, stamp: Stamp) -> bool:
         try:
-            if target.queued:
+            if target.is_queued:
                 found: Mapping[str, str] = (await self.client.queued_resource(target.queued)).labels
             else:
                 found = (await self.client.node(target.node)).labels

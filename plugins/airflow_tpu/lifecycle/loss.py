@@ -20,17 +20,18 @@ from airflow_tpu.errors import (
 
 if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.core.tpu.spec import TPUView
 
 
 log = logging.getLogger(__name__)
 
 
-async def witness(client: TPUClient, node: str) -> Witness:
+async def witness(client: TPUClient, node: ResourceName) -> Witness:
     """Ask the API about a node, and about its queued resource if it is not well.
 
     :param client: the Cloud TPU API.
-    :param node: full name.
+    :param node: which.
     """
     try:
         view = await client.node(node)
@@ -39,7 +40,7 @@ async def witness(client: TPUClient, node: str) -> Witness:
     queued = None
     if view is None or view.phase in (Phase.LOST, Phase.DELETING):
         with contextlib.suppress(ResourceNotFound):
-            queued = await client.queued_resource(node.replace("/nodes/", "/queuedResources/"))
+            queued = await client.queued_resource(node.queued)
     if view is not None and view.phase is Phase.UNKNOWN:
         _tell_unknown(view.state, view.health)
     return Witness(node, view, queued, client.clock.now())
@@ -51,7 +52,7 @@ def _tell_unknown(state: str, health: str) -> None:
     log.warning("nobody has told us of the node state %r with health %r: looking again", state, health)
 
 
-async def living(client: TPUClient, node: str) -> TPUView:
+async def living(client: TPUClient, node: ResourceName) -> TPUView:
     """A node that is neither gone nor going.
 
     :raises TPULost: it is.
@@ -63,7 +64,9 @@ async def living(client: TPUClient, node: str) -> TPUView:
     return seen.node
 
 
-async def lost_state(client: TPUClient, node: str, silent_for: dt.timedelta = dt.timedelta(0)) -> TPULost | None:
+async def lost_state(
+    client: TPUClient, node: ResourceName, silent_for: dt.timedelta = dt.timedelta(0)
+) -> TPULost | None:
     """Ask the API whether a node is gone; neither an SSH error nor an API that stumbles decides.
 
     :param silent_for: how long nothing has answered there.

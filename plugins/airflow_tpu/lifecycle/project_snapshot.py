@@ -15,6 +15,7 @@ from airflow_tpu.clients import tpu_list_cache
 from airflow_tpu.clients.tpu_list_cache import Fresh
 from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.tpu.labels import incarnation_of, is_ours
+from airflow_tpu.core.tpu.resource_name import Kind, ResourceName, node_name
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, TPUView
 from airflow_tpu.errors import AccessDenied, RateLimited, ResourceNotFound, TransientError
 
@@ -50,7 +51,7 @@ class Census:
 
     def is_silent(self, zone: str) -> bool:
         """Whether a zone did not answer: what is not seen there may be alive."""
-        return zone in {name.rpartition("/")[2] for name in self.unreachable}
+        return zone in self.unreachable
 
     def ours(self, key: RunKey) -> list[TPUView]:
         """Nodes of one run, newest incarnation first."""
@@ -101,17 +102,17 @@ async def shared_census(client: TPUClient, fresh: Fresh) -> Census:
     return Census(nodes.items, queued.items, tuple(sorted({*nodes.unreachable, *queued.unreachable})))
 
 
-async def look_again(client: TPUClient, census: Census, names: Iterable[str]) -> Census:
+async def look_again(client: TPUClient, census: Census, names: Iterable[ResourceName]) -> Census:
     """The census with these resources as they are now, whatever the lists have of them.
 
     :param client: the Cloud TPU API.
     :param census: what the lists have shown.
-    :param names: full names of nodes and queued resources.
+    :param names: of nodes and queued resources.
     """
     asked, silent = sorted(set(names)), set[str]()
     # Nodes first, as in the lists: a node on its way whose request is ACTIVE after that has become READY.
-    nodes = await _ask(client.node, [name for name in asked if "/nodes/" in name], silent)
-    queued = await _ask(client.queued_resource, [name for name in asked if "/nodes/" not in name], silent)
+    nodes = await _ask(client.node, [name for name in asked if name.kind is Kind.NODE], silent)
+    queued = await _ask(client.queued_resource, [name for name in asked if name.kind is Kind.QUEUED], silent)
     return replace(
         census,
         nodes=_corrected(census.nodes, nodes),
@@ -120,28 +121,29 @@ async def look_again(client: TPUClient, census: Census, names: Iterable[str]) ->
     )
 
 
-def names_of(opened: Iterable[Opened]) -> set[str]:
-    """Full names of everything that incarnations consist of, by their records."""
+def names_of(opened: Iterable[Opened]) -> set[ResourceName]:
+    """Names of everything that incarnations consist of, by their records."""
     found = set()
     for event in opened:
-        parent = f"projects/{event.project}/locations/{event.zone}"
-        found.add(f"{parent}/nodes/{event.node_id}")
-        if event.provisioning != "node":
-            found.add(f"{parent}/queuedResources/{event.node_id}")
+        node = node_name(event.project, event.zone, event.node_id)
+        found |= {node} if event.provisioning == "node" else {node, node.queued}
     return found
 
 
-def own_names(client: TPUClient, lease: Lease) -> set[str]:
-    """Full names of what the current incarnation of a lease may consist of, however it was asked for."""
+def own_names(client: TPUClient, lease: Lease) -> set[ResourceName]:
+    """Names of what the current incarnation of a lease may consist of, however it was asked for."""
     if lease.incarnation == 0:
         return set()
-    return {f"{client.location(lease.zone)}/{kind}/{lease.node_id}" for kind in ("nodes", "queuedResources")}
+    node = node_name(client.endpoint.project_id, lease.zone, lease.node_id)
+    return {node, node.queued}
 
 
-async def _ask(get: Callable[[str], Awaitable[T]], names: list[str], silent: set[str]) -> dict[str, T | None]:
+async def _ask(
+    get: Callable[[ResourceName], Awaitable[T]], names: list[ResourceName], silent: set[str]
+) -> dict[ResourceName, T | None]:
     """Each by its name, None for what is not there; a zone that does not answer is added to the silent ones."""
 
-    async def one(name: str) -> dict[str, T | None]:
+    async def one(name: ResourceName) -> dict[ResourceName, T | None]:
         try:
             return {name: await get(name)}
         except ResourceNotFound:
@@ -149,15 +151,15 @@ async def _ask(get: Callable[[str], Awaitable[T]], names: list[str], silent: set
         except AccessDenied:  # a zone that was closed to the project since: its lists have the last word
             return {}
         except (TransientError, RateLimited):
-            silent.add(name.split("/")[3])
+            silent.add(name.zone)
             return {}
 
-    found: dict[str, T | None] = {}
+    found: dict[ResourceName, T | None] = {}
     for answer in await asyncio.gather(*map(one, names)):
         found.update(answer)
     return found
 
 
-def _corrected(listed: tuple[T, ...], asked: Mapping[str, T | None]) -> tuple[T, ...]:
+def _corrected(listed: tuple[T, ...], asked: Mapping[ResourceName, T | None]) -> tuple[T, ...]:
     others = [item for item in listed if item.name not in asked]
     return (*others, *(item for item in asked.values() if item is not None))

@@ -13,6 +13,7 @@ from airflow_tpu.clients.tpu_messages import OperationView
 from airflow_tpu.core.run.expiry import LeaseState, Sentence, condemn, is_over
 from airflow_tpu.core.run.run_record import Lease
 from airflow_tpu.core.tpu.labels import is_managed, run_of
+from airflow_tpu.core.tpu.resource_name import Kind
 from airflow_tpu.errors import TPUError
 from airflow_tpu.lifecycle.incarnation_end import Ending
 from airflow_tpu.lifecycle.project_snapshot import look_again, names_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_api import TPUClient
     from airflow_tpu.core.grant.reservations import Reservations
     from airflow_tpu.core.ledger.events import Opened
+    from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.core.tpu.spec import QueuedView, TPUView
     from airflow_tpu.lifecycle.project_snapshot import Census
     from airflow_tpu.lifecycle.release import Answers
@@ -101,7 +103,7 @@ async def with_unlisted(client: TPUClient, census: Census, opened: Iterable[Open
     :param census: what the lists show.
     :param opened: open records, read after it.
     """
-    listed = {name.rpartition("/")[2] for name in _names(census)}
+    listed = {name.id for name in _names(census)}
     return await look_again(client, census, names_of(event for event in opened if event.node_id not in listed))
 
 
@@ -132,7 +134,7 @@ def note(ledger: LedgerStore, leases: LeaseStore, done: Reaped) -> None:
     :param done: what was deleted.
     """
     held = {lease.key.digest: lease.key for lease in leases.all()}
-    runs = {sentence.name.rpartition("/")[2]: sentence.run for sentence in done.deleted}
+    runs = {sentence.name.id: sentence.run for sentence in done.deleted}
     for ending in done.endings:
         key = held.get(runs.get(ending.node_id, ""))
         if key is not None:
@@ -173,7 +175,7 @@ def close_forgotten(
     :param endings: of the TPUs that this round has deleted.
     """
     ended = {ending.node_id: ending for ending in endings}
-    alive = {name.rpartition("/")[2] for name in _names(census)}
+    alive = {name.id for name in _names(census)}
     known = {lease.key.digest: lease for lease in leases.all()}  # after the records: a lease is there before its record
     now, closed = ledger.clock.now(), []
     for event in records:
@@ -229,7 +231,7 @@ def forget_leases(leases: LeaseStore, found: Mapping[str, LeaseState], census: C
     return [lease.key.name for lease in mine if leases.forget(lease.key, over[lease.key.digest])]
 
 
-def _names(census: Census) -> set[str]:
+def _names(census: Census) -> set[ResourceName]:
     return {node.name for node in census.nodes} | {item.name for item in census.queued}
 
 
@@ -239,15 +241,15 @@ def _runs_of(census: Census) -> set[str | None]:
 
 async def _execute(client: TPUClient, sentence: Sentence, done: Reaped) -> tuple[str, OperationView | TPUError | None]:
     log.info("deleting %s: %s", sentence.name, sentence.reason)
-    node_id = sentence.name.rpartition("/")[2]
+    node_id = sentence.name.id
     try:
-        if "/queuedResources/" in sentence.name:
+        if sentence.name.kind is Kind.QUEUED:
             answer = await client.delete_queued_resource(sentence.name)
         else:
             answer = await client.delete_node(sentence.name)
     except TPUError as error:
         log.error("could not delete %s: %s", sentence.name, error)
-        done.failed[sentence.name] = str(error)
+        done.failed[str(sentence.name)] = str(error)
         return node_id, error
     done.deleted.append(sentence)
     return node_id, answer

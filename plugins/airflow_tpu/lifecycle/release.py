@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_messages import OperationView
     from airflow_tpu.core.run.run_record import Lease
     from airflow_tpu.core.tpu.labels import RunKey
+    from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.stores.ledger import LedgerStore
     from airflow_tpu.stores.runs import LeaseStore
 
-    Delete = Callable[[str], Awaitable[OperationView | None]]
+    Delete = Callable[[ResourceName], Awaitable[OperationView | None]]
     Answers = dict[str, OperationView | TPUError | None]
 
 log = logging.getLogger(__name__)
@@ -161,7 +162,7 @@ def note_ends(leases: LeaseStore, ledger: LedgerStore, key: RunKey, endings: lis
         close_ended(ledger, None, key, endings)
 
 
-async def _delete(method: Delete, name: str, done: Release) -> OperationView | TPUError | None:
+async def _delete(method: Delete, name: ResourceName, done: Release) -> OperationView | TPUError | None:
     try:
         return await method(name)
     except TPUError as error:
@@ -179,7 +180,7 @@ def _unknown(census: Census) -> list[TPUError]:
 
 def left_of(census: Census, key: RunKey) -> list[str]:
     """What the API still knows of a run, in words."""
-    return [f"{item.name.split('/', 4)[-1]} ({item.state})" for item in census.all_ours(key)]
+    return [f"{item.name.kind}/{item.name.id} ({item.state})" for item in census.all_ours(key)]
 
 
 def close_incarnations(

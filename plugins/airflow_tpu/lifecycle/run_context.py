@@ -15,6 +15,7 @@ from airflow_tpu.core.grant.alternatives import Choice, choices_of
 from airflow_tpu.core.ledger.usage import Usage, fold
 from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.core.run.start_window import closes_at
+from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
 from airflow_tpu.core.tpu.spec import TPUSpec
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.lifecycle.ensure_tpu import Order
@@ -170,9 +171,9 @@ class Workbench:
         """The type that a run has, in the catalogue."""
         return self.catalogue.types[self.choice(lease).accelerator_type]
 
-    def attempt_node(self, lease: Lease) -> str:
-        """Full name of the node that the last attempt was started on."""
-        return f"projects/{self.tpu.endpoint.project_id}/locations/{lease.zone}/nodes/{lease.attempt_node}"
+    def attempt_node(self, lease: Lease) -> ResourceName:
+        """The node that the last attempt was started on."""
+        return node_name(self.tpu.endpoint.project_id, lease.zone, lease.attempt_node)
 
     def order(self, lease: Lease | None = None) -> Order:
         """What is to be created, with the location of every bucket that the run names.

@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu.core.tpu.spec import TPUSpec
+from airflow_tpu.core.tpu.resource_name import ResourceName
 
 if TYPE_CHECKING:
-    pass
+    from airflow_tpu.core.tpu.spec import TPUSpec
 
 
 @dataclass(frozen=True)
 class Target:
-    """A TPU that is on its way; plain text, so that a trigger can carry it.
+    """A TPU that is on its way.
 
-    :param node: full name of the node.
-    :param queued: full name of the queued resource, empty for a direct node.
-    :param operation: name of the create operation, empty when it was started by somebody else.
+    :param node: its node.
+    :param is_queued: a queued resource of the same id asks for it.
+    :param operation: name of the create operation, empty when another process started it.
     """
 
-    node: str
-    queued: str = ""
+    node: ResourceName
+    is_queued: bool = False
     operation: str = ""
 
     @property
     def node_id(self) -> str:
         """Short name of the node."""
-        return self.node.rsplit("/", 1)[-1]
+        return self.node.id
+
+    @property
+    def queued(self) -> ResourceName:
+        """The queued resource, if it is asked for by one."""
+        return self.node.queued
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return asdict(self)
+        """Plain JSON, so that a trigger can carry it."""
+        return {"node": str(self.node), "is_queued": self.is_queued, "operation": self.operation}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Target:
+        """Inverse of :meth:`to_json`."""
+        return cls(**{**data, "node": ResourceName.parse(data["node"])})
 
 
 def target_of(spec: TPUSpec, node_id: str, operation: str = "") -> Target:
-    """The target that a spec and a name describe."""
-    queued = f"{spec.parent}/queuedResources/{node_id}" if spec.queued else ""
-    return Target(f"{spec.parent}/nodes/{node_id}", queued, operation)
+    """The target that a spec and an id describe."""
+    return Target(spec.node(node_id), spec.queued, operation)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_api import TPUClient
     from airflow_tpu.clients.tpu_messages import OperationView
     from airflow_tpu.core.tpu.labels import RunKey
+    from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.core.tpu.spec import QueuedView, TPUView
     from airflow_tpu.lifecycle.project_snapshot import Census
     from airflow_tpu.lifecycle.target import Target
@@ -180,19 +181,17 @@ async def until_ready(client: TPUClient, target: Target, pace: Pace, illness: Il
         await patience.for_(verdict.waiting_for)
 
 
-async def until_lost(client: TPUClient, node: str, poll: float) -> TPULost:
+async def until_lost(client: TPUClient, node: ResourceName, poll: float) -> TPULost:
     """Watch a node until it is gone or going, and say how; an API that stumbles says nothing.
 
     :param client: the Cloud TPU API.
-    :param node: full name.
+    :param node: which.
     :param poll: seconds between two looks.
     """
-
-    zone = zone_of(node)
     while True:
         await asyncio.sleep(poll)
         try:
-            view = (await tpu_list_cache.nodes(client, zone, Fresh(poll * _YOUNG))).get(node)
+            view = (await tpu_list_cache.nodes(client, node.zone, Fresh(poll * _YOUNG))).get(node)
         except TPUError as error:
             log.debug("nothing is known of %s: %s", node, error)
             continue
@@ -203,7 +202,7 @@ async def until_lost(client: TPUClient, node: str, poll: float) -> TPULost:
 
 
 async def until_gone(
-    client: TPUClient, key: RunKey, pace: Pace, asked: Release | None = None, names: Iterable[str] = ()
+    client: TPUClient, key: RunKey, pace: Pace, asked: Release | None = None, names: Iterable[ResourceName] = ()
 ) -> None:
     """Wait until the API no longer knows any node or queued resource of a run, in any zone.
 
@@ -234,7 +233,7 @@ async def until_gone(
         await patience.for_(f"{', '.join(left)} to be gone")
 
 
-def _asked_for(listed: Census, key: RunKey, names: Iterable[str]) -> set[str]:
+def _asked_for(listed: Census, key: RunKey, names: Iterable[ResourceName]) -> set[ResourceName]:
     """Whom a wait for the end has to ask for by name: what it would delete once more by a list that may be behind.
 
     The names that no list may show matter once the lists show nothing else; until then the wait goes on anyway.
@@ -260,11 +259,6 @@ async def not_before(instant: float, now: Callable[[], float]) -> None:
     await asyncio.sleep(max(0.0, instant - now()))
 
 
-def zone_of(name: str) -> str:
-    """Zone of a node or queued resource, given its full name."""
-    return name.split("/")[3]
-
-
 class _Look:
     """What a wait sees of its TPU: the lists of the zone, which it shares, and what no list has, asked for rarely."""
 
@@ -283,15 +277,15 @@ class _Look:
     def arrival(self, node: TPUView, earliest: dt.datetime) -> Arrival:
         """The TPU, READY since the end of its operation, or since this instant when there is none to go by."""
         operation = self._operation
-        if not self._target.queued and operation is not None and operation.ended_at is not None:
+        if not self._target.is_queued and operation is not None and operation.ended_at is not None:
             return Arrival(node, operation.ended_at, TimeSource.API)
         return Arrival(node, earliest, TimeSource.OBSERVED)
 
     async def _listed(self) -> Sighting:
-        zone = zone_of(self._target.node)
+        zone = self._target.node.zone
         node = (await tpu_list_cache.nodes(self._client, zone, self._fresh)).get(self._target.node)
         queued = None
-        if self._target.queued and (node is None or node.phase is not Phase.USABLE):
+        if self._target.is_queued and (node is None or node.phase is not Phase.USABLE):
             queued = (await tpu_list_cache.queued_resources(self._client, zone, self._fresh)).get(self._target.queued)
         # While the node is on its way its operation has nothing to tell, unless it has failed: that may take a minute.
         on_its_way = queued is not None or (node is not None and node.phase is Phase.PENDING)
@@ -301,7 +295,7 @@ class _Look:
         node = await _known(self._client.node(self._target.node))
         usable = node is not None and node.phase is Phase.USABLE
         queued = None
-        if self._target.queued and not usable:
+        if self._target.is_queued and not usable:
             queued = await _known(self._client.queued_resource(self._target.queued))
         return await self._sighting(node, queued, 0.0)
 
@@ -313,7 +307,7 @@ class _Look:
         return Sighting(
             node=node,
             queued=queued,
-            is_queued=bool(self._target.queued),
+            is_queued=self._target.is_queued,
             operation_done=operation.done if operation is not None else False,
             operation_error=operation.error if operation is not None else None,
             at=self._client.clock.now(),

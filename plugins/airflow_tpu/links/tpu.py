@@ -9,6 +9,8 @@ from airflow_tpu.links.base import StoredLink
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_tpu.core.tpu.resource_name import ResourceName
+
 
 class CloudTPUNodeLink(StoredLink):
     """The node's page."""
@@ -18,7 +20,6 @@ class CloudTPUNodeLink(StoredLink):
     form = "https://console.cloud.google.com/compute/tpus/details/{zone}/{node_id}?project={project_id}"
 
     @classmethod
-    def persist_node(cls, context: Context, node: str) -> str:
-        """Store the URL of a node, given its full name; returns it."""
-        _, project, _, zone, _, node_id = node.split("/")
-        return cls.persist(context, project_id=project, zone=zone, node_id=node_id)
+    def persist_node(cls, context: Context, node: ResourceName) -> str:
+        """Store the URL of a node; returns it."""
+        return cls.persist(context, project_id=node.project, zone=node.zone, node_id=node.id)

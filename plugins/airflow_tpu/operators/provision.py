@@ -15,6 +15,7 @@ from airflow_tpu.clients.log_groups import phase
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.run.start_window import first_of
 from airflow_tpu.core.run.trigger_context import raise_for
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import (
     ConfigError,
     DeadlineExceeded,
@@ -93,9 +94,9 @@ class CloudTPUProvisionOperator(FencedOperator):
             good = raise_for(event)
         except TPUError as error:
             return self._go_on(context, bench, lease, error)
-        ready = dt.datetime.fromisoformat(good["ready_at"])
-        lease = self._remember(bench, lease, good["node"], ready, TimeSource(good["source"]))
-        return self.on_ready(context, bench, lease, good["node"])
+        node, ready = ResourceName.parse(good["node"]), dt.datetime.fromisoformat(good["ready_at"])
+        lease = self._remember(bench, lease, node, ready, TimeSource(good["source"]))
+        return self.on_ready(context, bench, lease, node)
 
     def execute_again(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
         """Ask once more after a wait for capacity."""
@@ -145,13 +146,13 @@ class CloudTPUProvisionOperator(FencedOperator):
             method_name="execute_again",
         )
 
-    def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: str) -> Any:
+    def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: ResourceName) -> Any:
         """Use the TPU.
 
         :param context: of the running task.
         :param bench: hooks and stores.
         :param lease: this attempt's lease.
-        :param node: full name of the node.
+        :param node: the node.
         """
         raise NotImplementedError
 
@@ -193,15 +194,16 @@ class CloudTPUProvisionOperator(FencedOperator):
         lease = self._remember(bench, lease, arrival.view.name, arrival.ready_at, arrival.source)
         return self.on_ready(context, bench, lease, arrival.view.name)
 
-    def _remember(self, bench: Workbench, lease: Lease, node: str, ready_at: dt.datetime, source: TimeSource) -> Lease:
-        node_id = node.rsplit("/", 1)[-1]
+    def _remember(
+        self, bench: Workbench, lease: Lease, node: ResourceName, ready_at: dt.datetime, source: TimeSource
+    ) -> Lease:
+        node_id = node.id
         if lease.life(node_id).ready_at is not None:
             return lease
         self.log.info("%s has been READY since %s (%s)", node_id, ready_at, source)
-        zone = node.split("/")[3]
         return bench.leases.update(
             lease,
-            lambda now: replace(now.with_life(node_id, ready_at=ready_at, source=source), zone=zone, hunt=None),
+            lambda now: replace(now.with_life(node_id, ready_at=ready_at, source=source), zone=node.zone, hunt=None),
         )
 
     def _give_back(self, bench: Workbench, lease: Lease, error: TPUError) -> None:
@@ -211,7 +213,7 @@ class CloudTPUProvisionOperator(FencedOperator):
         self.log.warning("no usable TPU: deleting what this attempt asked for")
         self._clean_up(bench, lease)
 
-    def close_lost(self, bench: Workbench, lease: Lease, node: str, error: TPULost) -> None:
+    def close_lost(self, bench: Workbench, lease: Lease, node_id: str, error: TPULost) -> None:
         """End a lost incarnation when its loss was seen: a wait before the next try costs nothing.
 
         One that somebody deletes is only noted: the delete may fail, and the TPU be charged again. What is still there
@@ -219,7 +221,7 @@ class CloudTPUProvisionOperator(FencedOperator):
 
         :param bench: hooks and stores.
         :param lease: this attempt's lease.
-        :param node: full name or id of the node.
+        :param node_id: the incarnation.
         :param error: what has become of it.
         """
         from airflow_tpu.lifecycle.incarnation_end import Ending
@@ -228,7 +230,7 @@ class CloudTPUProvisionOperator(FencedOperator):
 
         if error.at is not None:
             reason = _REASONS.get(type(error), EndReason.VANISHED)
-            ending = Ending(node.rsplit("/", 1)[-1], error.at, reason, TimeSource.OBSERVED, newest_checkpoint(bench))
+            ending = Ending(node_id, error.at, reason, TimeSource.OBSERVED, newest_checkpoint(bench))
             if isinstance(error, TPUVanished):
                 note_ends(bench.leases, bench.ledger, lease.key, [ending])
             else:

@@ -63,7 +63,7 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
         reap.forget_leases(bench.leases, states, left)
         self._tell(done)
         return {
-            "deleted": [sentence.name for sentence in done.deleted],
+            "deleted": [str(sentence.name) for sentence in done.deleted],
             "foreign": done.foreign,
             "closed": done.closed,
             "released": done.released,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.lifecycle.run_context import Workbench
     from airflow_tpu.lifecycle.training.collect import Collected
     from airflow_tpu.lifecycle.training.follow import RunningJob
@@ -57,11 +58,11 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
     _reached = Reached()
     _ended_at: dt.datetime | None = None
 
-    def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: str) -> Any:
+    def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: ResourceName) -> Any:
         """Attach or start, follow for a while, then leave the rest to the triggerer."""
         CloudTPUNodeLink.persist_node(context, node)
         _ = bench.access  # connections are read before the event loop runs
-        with self._losses_counted(context, bench, lease, node):
+        with self._losses_counted(context, bench, lease, node.id):
             job, result = asyncio.run(self._run(bench, lease, node))
             if result is not None:
                 return self._finish(context, bench, lease, result)
@@ -80,7 +81,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
             result = RunResult.from_json(raise_for(event)["result"])
             return self._finish(context, bench, lease, result)
 
-    async def _run(self, bench: Workbench, lease: Lease, node: str) -> tuple[RunningJob, RunResult | None]:
+    async def _run(self, bench: Workbench, lease: Lease, node: ResourceName) -> tuple[RunningJob, RunResult | None]:
         from airflow_tpu.lifecycle.training.follow import Follower
         from airflow_tpu.lifecycle.training.launch import attach, launch
 
@@ -103,23 +104,22 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         self.log.info("the log of attempt %d follows; the run is stopped at %s", job.ref.attempt, lease.expires_at)
 
     @contextlib.contextmanager
-    def _losses_counted(self, context: Context, bench: Workbench, lease: Lease, node: str) -> Iterator[None]:
+    def _losses_counted(self, context: Context, bench: Workbench, lease: Lease, node_id: str) -> Iterator[None]:
         """Every ending that is worth another attempt draws on the run's budget; once it is used up the run ends."""
         try:
             yield
         except TPUError as error:
             if isinstance(error, TPULost):
-                self.close_lost(bench, lease, node, error)
+                self.close_lost(bench, lease, node_id, error)
             elif isinstance(error, RunStalled):
-                self._count_stall(bench, lease, node)
+                self._count_stall(bench, lease, node_id)
             exhausted = self._spend(context, bench, lease, error)
             if exhausted is not None:
                 raise exhausted from error
             raise
 
-    def _count_stall(self, bench: Workbench, lease: Lease, node: str) -> None:
+    def _count_stall(self, bench: Workbench, lease: Lease, node_id: str) -> None:
         """After a second stall on a TPU the next try begins with another one."""
-        node_id = node.rsplit("/", 1)[-1]
         lease = bench.leases.update(lease, lambda now: now.with_life(node_id, stalls=now.life(node_id).stalls + 1))
         stalls = lease.life(node_id).stalls
         if stalls >= STALLS_PER_TPU:

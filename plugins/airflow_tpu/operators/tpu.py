@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.lifecycle.incarnation_end import Ending
     from airflow_tpu.lifecycle.release import Release
     from airflow_tpu.lifecycle.run_context import Workbench
@@ -39,15 +40,14 @@ class CloudTPUCreateOperator(CloudTPUProvisionOperator):
 
     operator_extra_links = (CloudTPUNodeLink(),)
 
-    def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: str) -> dict[str, Any]:
+    def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: ResourceName) -> dict[str, Any]:
         """Publish the link and describe the TPU."""
-        node_id = node.rsplit("/", 1)[-1]
         CloudTPUNodeLink.persist_node(context, node)
         choice = replace(bench.choice(lease), zone=lease.zone)
-        ready_at = lease.life(node_id).ready_at
-        self.log.info("TPU ready: %s, %s", node_id, choice)
+        ready_at = lease.life(node.id).ready_at
+        self.log.info("TPU ready: %s, %s", node.id, choice)
         return {
-            "node": node,
+            "node": str(node),
             "accelerator_type": choice.accelerator_type,
             "zone": choice.zone,
             "tier": str(choice.tier),
@@ -104,7 +104,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         except cloud_failures() as error:
             self.log.warning("what the run had produced and nobody has copied is not kept: %s", error)
 
-    def _recorded(self, bench: Workbench) -> list[str]:
+    def _recorded(self, bench: Workbench) -> list[ResourceName]:
         """Full names of what the ledger has not closed yet: a list may not show it. No delete depends on the ledger."""
         from airflow_tpu.clients.endpoints import cloud_failures
         from airflow_tpu.lifecycle.project_snapshot import names_of
@@ -115,7 +115,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
             self.log.warning("the ledger cannot be read, only the lists tell what is there: %s", error)
             return []
 
-    async def _ask(self, bench: Workbench, names: Iterable[str]) -> Release:
+    async def _ask(self, bench: Workbench, names: Iterable[ResourceName]) -> Release:
         from airflow_tpu.lifecycle.project_snapshot import look_again, take_census
         from airflow_tpu.lifecycle.release import delete_seen
 
@@ -126,7 +126,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
             self.log.info("deleting %s (%s)", ending.node_id, ending.reason)
         return asked
 
-    async def _gone(self, bench: Workbench, until: dt.datetime, asked: Release, names: list[str]) -> bool:
+    async def _gone(self, bench: Workbench, until: dt.datetime, asked: Release, names: list[ResourceName]) -> bool:
         from airflow_tpu.lifecycle.wait import Pace, until_gone, within
 
         async def gone(client: Any) -> bool:
@@ -162,12 +162,12 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         if unseen:  # they were not in the list, but may have come after it: whoever looks second sees the other
             asyncio.run(self._ask(bench, names_of(unseen))).check_none()
 
-    def _defer_until_gone(self, bench: Workbench, until: dt.datetime, names: list[str]) -> None:
+    def _defer_until_gone(self, bench: Workbench, until: dt.datetime, names: list[ResourceName]) -> None:
         from airflow_tpu.core.run.run_record import Lease
         from airflow_tpu.triggers.tpu import CloudTPUGoneTrigger
 
         nobody = Lease(bench.key, "teardown", until, "")
-        trigger = CloudTPUGoneTrigger(watch=self.watch(nobody, until).to_json(), names=names)
+        trigger = CloudTPUGoneTrigger(watch=self.watch(nobody, until).to_json(), names=[str(name) for name in names])
         self.defer(trigger=trigger, method_name="execute_gone")
 
     def _done(self, context: Context, bench: Workbench, endings: list[Ending]) -> list[dict[str, str]]:

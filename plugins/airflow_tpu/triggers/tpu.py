@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.lifecycle.target import Target
 from airflow_tpu.lifecycle.wait import Illness, Pace
 from airflow_tpu.triggers.base import CloudTPUBaseTrigger
@@ -22,7 +23,7 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
         self, watch: Mapping[str, Any], target: Mapping[str, Any], sick_since: float = 0.0, **kwargs: Any
     ) -> None:
         super().__init__(watch, **kwargs)
-        self.target = Target(**target)
+        self.target = Target.from_json(target)
         self.sick_since = sick_since
 
     def carried(self) -> dict[str, Any]:
@@ -39,7 +40,7 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
             arrival, _ = await arrive(client, self.target, access, pace, Illness(self.sick_since))
         return {
             "status": "ready",
-            "node": arrival.view.name,
+            "node": str(arrival.view.name),
             "ready_at": arrival.ready_at.isoformat(),
             "source": str(arrival.source),
         }
@@ -54,11 +55,11 @@ class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
 
     def __init__(self, watch: Mapping[str, Any], names: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(watch, **kwargs)
-        self.names = list(names)
+        self.names = [ResourceName.parse(name) for name in names]
 
     def carried(self) -> dict[str, Any]:
         """The names."""
-        return {"names": self.names}
+        return {"names": [str(name) for name in self.names]}
 
     async def outcome(self) -> dict[str, Any]:
         """The fact, and how what had to be deleted once more ended."""

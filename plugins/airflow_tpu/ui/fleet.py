@@ -11,6 +11,7 @@ from airflow_tpu.core.grant.assignment import Assignment, RowUse
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.run.expiry import LeaseState, Sentence, condemn
 from airflow_tpu.core.tpu.labels import is_managed
+from airflow_tpu.core.tpu.resource_name import Kind
 from airflow_tpu.core.tpu.spec import QueuedView, TPUView
 from airflow_tpu.ui.costs import cost_of
 from airflow_tpu.ui.parts import NUMBER, TEXT, UNKNOWN, WORD, Cell, Reader, cell, console, span, table, unknown
@@ -66,8 +67,8 @@ def living(snapshot: Snapshot) -> list[tuple[TPUView | QueuedView, InventoryItem
     """Every TPU once: nodes, and the queued resources that have no node yet."""
     if snapshot.census is None or snapshot.inventory is None:
         return []
-    views: dict[str, TPUView | QueuedView] = {view.name: view for view in snapshot.census.queued}
-    views |= {view.name: view for view in snapshot.census.nodes}
+    views: dict[str, TPUView | QueuedView] = {str(view.name): view for view in snapshot.census.queued}
+    views |= {str(view.name): view for view in snapshot.census.nodes}
     return [(views[item.name], item) for item in snapshot.inventory.items]
 
 
@@ -85,11 +86,6 @@ def tpus(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
     return table(TPU_COLUMNS, sorted(rows, key=lambda row: order[row[-1]["tone"]]), empty, more)
 
 
-def node_id_of(view: TPUView | QueuedView) -> str:
-    """Last part of the name; ours give node and queued resource the same."""
-    return view.node_id if isinstance(view, TPUView) else view.queued_id
-
-
 def _tpu(snapshot: Snapshot, reader: Reader, view: TPUView | QueuedView, item: InventoryItem) -> list[Cell]:
     dag_id, run_id = snapshot.runs.get(item.owner or "", (None, ""))
     return [
@@ -104,16 +100,15 @@ def _tpu(snapshot: Snapshot, reader: Reader, view: TPUView | QueuedView, item: I
 
 
 def _name(snapshot: Snapshot, reader: Reader, view: TPUView | QueuedView, dag_id: str | None) -> Cell:
-    node_id = node_id_of(view)
-    project_id = view.name.split("/")[1] if view.name.startswith("projects/") else ""
+    node_id = view.name.id
     if is_managed(view.labels) and not reader.may_see(dag_id):
         return cell(reader.node(node_id, dag_id))
     path = _NODE_PAGE.format(zone=view.zone, node_id=node_id) if isinstance(view, TPUView) else _LIST_PAGE
-    return cell(node_id, href=console(path, project_id))
+    return cell(node_id, href=console(path, view.name.project))
 
 
 def _age(snapshot: Snapshot, view: TPUView | QueuedView) -> Cell:
-    opened = snapshot.opened.get(node_id_of(view))
+    opened = snapshot.opened.get(view.name.id)
     began = view.created_at if isinstance(view, TPUView) and view.created_at else opened and opened.requested_at
     return cell(span(snapshot.now - began)) if began else unknown()
 
@@ -147,8 +142,8 @@ def orphan_table(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
     rows = []
     for sentence in found:
         dag_id, run_id = runs.get(sentence.run, (None, ""))
-        kind = "queued resource" if "/queuedResources/" in sentence.name else "node"
-        name = cell(reader.node(sentence.name.rpartition("/")[2], dag_id), note=kind)
+        kind = "queued resource" if sentence.name.kind is Kind.QUEUED else "node"
+        name = cell(reader.node(sentence.name.id, dag_id), note=kind)
         rows.append([name, cell(sentence.reason, tone="bad"), reader.run(dag_id, run_id) if dag_id else unknown()])
     blind = bool(snapshot.census and snapshot.census.unreachable)
     all_seen = "none: every TPU of ours has a living lease"

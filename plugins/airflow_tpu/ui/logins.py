@@ -17,7 +17,7 @@ def logins(snapshot: Snapshot, reader: Reader) -> list[dict[str, str]]:
         for view, item in living(snapshot)
         if _is_running(view) and reader.may_see(snapshot.runs.get(item.owner or "", (None,))[0])
     )
-    return [{"name": name.rpartition("/")[2], "command": ssh_command(name)} for name in names]
+    return [{"name": name.id, "command": ssh_command(name)} for name in names]
 
 
 def _is_running(view: object) -> bool:

@@ -10,11 +10,12 @@ import pytest
 from airflow_tpu import errors
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.clients.tpu_retry import CallTiming
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from localcloud.testing import eventually_async
 from tests.airflow_tpu.conftest import Open
 from tests.airflow_tpu.site import PARENT, Site
 
-NODE = f"{PARENT}/nodes/n-1"
+NODE = ResourceName.parse(f"{PARENT}/nodes/n-1")
 STOCK_OUT = 'There is no more capacity in the zone "us-central1-f"; you can try in another zone'
 SPOT_QUOTA = "TPUV2sPreemptiblePerProjectPerZoneForTPUAPI@us-central1-f"
 
@@ -94,7 +95,7 @@ async def test_stock_out_arrives_in_the_operation(site: Site, client: TPUClient)
     site.cloud.add_fault("tpu.operation", {"verb": "create"}, action="error", code=8, message=STOCK_OUT)
     error = await failure_of(client, await site.create(client))
     assert isinstance(error, errors.StockOut)
-    assert NODE in str(error)
+    assert str(NODE) in str(error)
 
 
 async def test_code_13_in_the_operation_is_transient(site: Site, client: TPUClient) -> None:

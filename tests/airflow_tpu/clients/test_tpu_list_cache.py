@@ -10,6 +10,7 @@ from google.auth.credentials import AnonymousCredentials
 
 from airflow_tpu.clients.tpu_api import APIEndpoint, Listing, TPUClient
 from airflow_tpu.clients.tpu_list_cache import Fresh, nodes
+from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
 from airflow_tpu.core.tpu.spec import TPUView
 from airflow_tpu.errors import RateLimited, TransientError
 from airflow_tpu.lifecycle.target import target_of
@@ -78,7 +79,7 @@ class Desk:
         await self.gate.wait()
         if self.error is not None:
             raise self.error
-        return Listing((TPUView(f"node-{number}", f"node-{number}", ZONE, "READY"),))
+        return Listing((TPUView(node_name("p", ZONE, f"node-{number}"), "READY"),))
 
 
 class OneDesk(TPUClient):
@@ -93,7 +94,7 @@ class OneDesk(TPUClient):
         return await self.desk.list_nodes(zone)
 
 
-def ask(desk: Desk, project: str = "p", fresh: Fresh | None = None) -> asyncio.Task[dict[str, TPUView]]:
+def ask(desk: Desk, project: str = "p", fresh: Fresh | None = None) -> asyncio.Task[dict[ResourceName, TPUView]]:
     """Ask for the nodes beside the test, with a client of one's own."""
     return asyncio.ensure_future(nodes(OneDesk(desk, project), ZONE, fresh or Fresh(60.0)))
 

@@ -9,15 +9,17 @@ import pytest
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
 from airflow_tpu.core.tpu.labels import RunKey, labels, token_of
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.errors import AccessDenied, GrantViolation, LeaseLost, NameTaken, StockOut
 from airflow_tpu.lifecycle.release import request_delete
 from airflow_tpu.lifecycle.target import Target
 from airflow_tpu.lifecycle.wait import until_ready
 from localcloud.rules.settings import Latencies
 from tests.airflow_tpu.conftest import Open
-from tests.airflow_tpu.site import KEY, PARENT, ZONE, Site, pace
+from tests.airflow_tpu.site import KEY, ZONE, Site, pace
 
 FIRST, SECOND = KEY.node_id(1), KEY.node_id(2)
+NODE, REPLACEMENT = (node_name("local-project", ZONE, node_id) for node_id in (FIRST, SECOND))
 BOTH = pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
 
 
@@ -42,7 +44,7 @@ def closed(site: Site) -> dict[str, Closed]:
 async def test_first_incarnation_is_created_and_recorded(site: Site, client: TPUClient, queued: bool) -> None:
     """The TPU has the derived name, and its record is in the ledger with what covers it."""
     target = await ready(site, client, queued)
-    assert target.node == f"{PARENT}/nodes/{FIRST}"
+    assert target.node == NODE
     (event,) = site.ledger.events(KEY)
     assert isinstance(event, Opened)
     assert (event.node_id, event.chips, event.provisioning == "queued-resource") == (FIRST, 4, queued)
@@ -95,7 +97,7 @@ async def test_waiting_queued_resource_is_adopted(site: Site, client: TPUClient)
     site.cloud.add_fault("queued.timeline", wait="forever")
     first = await site.ensure(client, queued=True)
     again = await site.ensure(client, queued=True)
-    assert again.queued == first.queued == f"{PARENT}/queuedResources/{FIRST}"
+    assert again.queued == first.queued == NODE.queued
     assert list(site.queued()) == [FIRST]
 
 
@@ -105,7 +107,7 @@ async def test_newer_attempt_fences_the_older_one(site: Site, client: TPUClient)
     older = site.leases.read(KEY)
     await site.ensure(client)
     newer = site.leases.read(KEY)
-    node = await client.node(f"{PARENT}/nodes/{FIRST}")
+    node = await client.node(NODE)
     assert node.labels == labels(KEY, newer.stamp)
     assert await request_delete(client, KEY, older.token) == []
     assert site.nodes() == {FIRST: "READY"}
@@ -202,7 +204,7 @@ async def test_incarnations_count_on_where_the_project_stands(site: Site, client
     site.cloud.preempt(FIRST)
     site.leases.release(KEY)
     assert (await site.ensure(client)).node_id == SECOND
-    assert token_of((await client.node(f"{PARENT}/nodes/{SECOND}")).labels) == site.leases.read(KEY).token
+    assert token_of((await client.node(REPLACEMENT)).labels) == site.leases.read(KEY).token
 
 
 async def test_zone_of_the_living_tpu_wins(site: Site, client: TPUClient) -> None:
@@ -210,4 +212,4 @@ async def test_zone_of_the_living_tpu_wins(site: Site, client: TPUClient) -> Non
     await ready(site, client)
     order = site.order(zone="us-central1-b")
     target = await site.provisioner(client).ensure(order, site.lease())
-    assert target.node == f"projects/local-project/locations/{ZONE}/nodes/{FIRST}"
+    assert target.node == NODE

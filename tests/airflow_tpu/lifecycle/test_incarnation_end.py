@@ -10,6 +10,7 @@ import pytest
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
 from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import Tier, TPUView
 from airflow_tpu.errors import AccessDenied
 from airflow_tpu.lifecycle.incarnation_end import Ending, noted, noted_ends, settled
@@ -105,7 +106,7 @@ def test_an_end_crosses_the_trigger() -> None:
 )
 def test_what_is_gone_when_it_is_deleted_was_not_alive(state: str, reason: EndReason) -> None:
     """A list that is behind says nothing new of a TPU that the API no longer knows: its noted end stays."""
-    node = TPUView(f"projects/p/locations/us-central1-f/nodes/{FIRST}", FIRST, "us-central1-f", state)
+    node = TPUView(node_name("p", "us-central1-f", FIRST), state)
     (end,) = endings_of([node], [], {FIRST: None}, LATER)
     assert end.reason is reason
     assert settled([ending(EndReason.DELETED)], [end])[0].reason in (EndReason.DELETED, EndReason.PREEMPTED)
@@ -113,5 +114,5 @@ def test_what_is_gone_when_it_is_deleted_was_not_alive(state: str, reason: EndRe
 
 def test_a_refused_delete_is_no_end() -> None:
     """What could not be deleted lives on."""
-    node = TPUView(f"projects/p/locations/us-central1-f/nodes/{FIRST}", FIRST, "us-central1-f", "READY")
+    node = TPUView(node_name("p", "us-central1-f", FIRST), "READY")
     assert list(endings_of([node], [], {FIRST: AccessDenied("no")}, LATER)) == []

@@ -7,13 +7,14 @@ import datetime as dt
 import pytest
 
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import QueuedView, TPUView
 from airflow_tpu.errors import TransientError
 from airflow_tpu.lifecycle.incarnation_end import Ending
 from airflow_tpu.lifecycle.release import Release, endings_of
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-PARENT = "projects/p/locations/z"
+NODE = node_name("p", "z", "n-1")
 
 
 @pytest.mark.parametrize(
@@ -28,8 +29,8 @@ PARENT = "projects/p/locations/z"
 )
 def test_the_later_list_counts_where_it_tells_more(node: str, queued: str, reason: EndReason) -> None:
     """The queued resources are listed after the nodes: what they say of a node may be newer than the node itself."""
-    view = TPUView(f"{PARENT}/nodes/n-1", "n-1", "z", node)
-    request = QueuedView(f"{PARENT}/queuedResources/n-1", "n-1", "z", queued)
+    view = TPUView(NODE, node)
+    request = QueuedView(NODE.queued, queued)
     (ending,) = endings_of([view], [request], {}, NOW)
     assert ending.reason is reason
 

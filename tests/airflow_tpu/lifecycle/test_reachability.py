@@ -9,6 +9,7 @@ import pytest
 
 from airflow_tpu.clients.ssh import Login
 from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import HostKeyMismatch, HostLost, LoginRefused, TPUPreempted, TPUVanished
 from airflow_tpu.lifecycle.loss import lost_state
 from airflow_tpu.lifecycle.reachability import Access, arrive
@@ -17,7 +18,7 @@ from localcloud.testing import eventually_async
 from tests.airflow_tpu.site import KEY, PARENT, Site, pace
 
 NODE_ID = KEY.node_id(1)
-NODE = f"{PARENT}/nodes/{NODE_ID}"
+NODE = ResourceName.parse(f"{PARENT}/nodes/{NODE_ID}")
 
 
 async def states(site: Site) -> dict[str, str]:
@@ -82,7 +83,7 @@ async def test_other_host_key_than_published_is_refused(site: Site, client: TPUC
     """A worker that shows another key than the API publishes gets no login and no second chance."""
     target = await site.ensure(client)
     await until_ready(client, target, pace())
-    crew = site.cloud.call(lambda: site.cloud.cloud.fleet.crew(NODE))
+    crew = site.cloud.call(lambda: site.cloud.cloud.fleet.crew(str(NODE)))
     assert crew is not None
     site.cloud.run(crew.each(lambda worker: worker.rotate_host_key()))
     with pytest.raises(HostKeyMismatch):

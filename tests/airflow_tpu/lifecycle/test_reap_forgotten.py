@@ -47,7 +47,7 @@ async def start(client: TPUClient, work: Workbench, **changes: Any) -> RunningJo
     lease, bundle = await ready(work, client), build_bundle(work)
     view = await living(client, NODE)
     own = view.queued_resource or view.name
-    spec = plan_job(work.conf, work.accelerator, bundle, Attempt(KEY.name, 1, lease.expires_at, own_resource=own))
+    spec = plan_job(work.conf, work.accelerator, bundle, Attempt(KEY.name, 1, lease.expires_at, own_resource=str(own)))
     job = await locate(client, work, NODE, REF)
     async with RunSession(job.address, work.access.login, REACHED) as session:
         await session.start(replace(spec, grace_secs=5.0, abandon_secs=1.0, **changes), bundle)

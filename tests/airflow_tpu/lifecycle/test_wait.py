@@ -13,6 +13,7 @@ from google.cloud.tpu_v2.types import Node
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.errors import DeadlineExceeded, HostLost, StockOut, TPUError, TPUPreempted, TPUVanished, TransientError
 from airflow_tpu.lifecycle.project_snapshot import names_of
 from airflow_tpu.lifecycle.release import request_delete
@@ -21,7 +22,7 @@ from airflow_tpu.lifecycle.wait import not_before, until_gone, until_ready, with
 from localcloud.rules.settings import Latencies
 from localcloud.testing import eventually_async
 from tests.airflow_tpu.conftest import Open
-from tests.airflow_tpu.site import KEY, PARENT, Site, now, pace
+from tests.airflow_tpu.site import KEY, ZONE, Site, now, pace
 
 NODE_ID = KEY.node_id(1)
 STOCK_OUT = 'There is no more capacity in the zone "us-central1-f"'
@@ -69,7 +70,7 @@ async def test_adopted_node_is_charged_from_before(site: Site, client: TPUClient
     """A node that was READY before anybody looked is not counted from the first look, which would be too little."""
     await until_ready(client, await site.ensure(client, queued), pace())
     adopted = await site.ensure(client, queued)
-    arrival = await until_ready(client, Target(adopted.node, adopted.queued), pace())
+    arrival = await until_ready(client, Target(adopted.node, adopted.is_queued), pace())
     assert arrival.source is TimeSource.OBSERVED
     assert arrival.ready_at <= metered(site, "start")
 
@@ -200,7 +201,7 @@ async def test_names_are_asked_for_once_the_lists_show_nothing(site: Site, clien
     with pytest.raises(DeadlineExceeded):
         await until_gone(client, KEY, pace(0.3), names=names)
     assert len(site.calls("GetNode")) == asked
-    await until_gone(client, RunKey("another", "run"), pace(), names=[f"{PARENT}/nodes/late-1"])
+    await until_gone(client, RunKey("another", "run"), pace(), names=[node_name("local-project", ZONE, "late-1")])
     assert len(site.calls("GetNode")) == asked + 1
 
 

@@ -16,6 +16,7 @@ from airflow_tpu.core.ledger.events import Closed, EndReason
 from airflow_tpu.core.run.interruption import Interruption, Reached
 from airflow_tpu.core.run.run_record import Lease
 from airflow_tpu.core.run.trigger_context import error_event
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.errors import (
     BudgetExhausted,
     HostLost,
@@ -35,9 +36,10 @@ from airflow_tpu.operators.run import CloudTPUTrainOperator
 from airflow_tpu.stores.grants import store_root
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.runs import LeaseStore
-from tests.airflow_tpu.site import BUCKET, KEY, PARENT, ZONE, Site, now, pace
+from tests.airflow_tpu.site import BUCKET, KEY, ZONE, Site, now, pace
 
 NODE_ID = KEY.node_id(1)
+NODE = node_name("local-project", ZONE, NODE_ID)
 SECOND = dt.timedelta(seconds=1)
 
 
@@ -125,7 +127,7 @@ async def test_delete_by_somebody_else_that_takes_effect(training: Training, cli
     seen = now() - SECOND
     with pytest.raises(TPUVanished):
         training.wake(error_event(TPUVanished("somebody deletes it", seen)))
-    await client.delete_node(f"{PARENT}/nodes/{NODE_ID}")
+    await client.delete_node(NODE)
     await until_gone(client, KEY, pace())
     await training.site.ensure(client)
     (closed,) = training.closed

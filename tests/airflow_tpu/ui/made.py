@@ -13,6 +13,7 @@ from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
 from airflow_tpu.core.ledger.usage import fold
 from airflow_tpu.core.run.run_record import Lease
 from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey, labels
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
 from airflow_tpu.lifecycle.project_snapshot import Census
 from airflow_tpu.ui.parts import Reader
@@ -39,17 +40,17 @@ def grant(**changes: Any) -> Grant:
 
 def node(node_id: str, key: RunKey | None = None, expires_at: dt.datetime = NOW + HOUR, **changes: Any) -> TPUView:
     """A READY spot v2-8; with a key it is ours."""
-    fields = {"state": "READY", "accelerator_type": "v2-8", "tier": Tier.SPOT, "zone": ZONE, **changes}
+    fields = {"state": "READY", "accelerator_type": "v2-8", "tier": Tier.SPOT, **changes}
     marks = labels(key, LeaseStamp("token", expires_at, 1)) if key else {}
-    name = f"projects/my-project/locations/{fields['zone']}/nodes/{node_id}"
-    return TPUView(name=name, node_id=node_id, labels=marks, **fields)
+    name = node_name("my-project", fields.pop("zone", ZONE), node_id)
+    return TPUView(name=name, labels=marks, **fields)
 
 
 def queued(queued_id: str, state: str = "WAITING_FOR_RESOURCES", key: RunKey | None = None) -> QueuedView:
     """A queued resource for one spot v2-8."""
     marks = labels(key, LeaseStamp("token", NOW + HOUR, 1)) if key else {}
-    name = f"projects/my-project/locations/{ZONE}/queuedResources/{queued_id}"
-    return QueuedView(name, queued_id, ZONE, state, 0, "", (queued_id,), marks, "v2-8", Tier.SPOT)
+    name = node_name("my-project", ZONE, queued_id).queued
+    return QueuedView(name, state, 0, "", (queued_id,), marks, "v2-8", Tier.SPOT)
 
 
 def opened(key: RunKey = KEY, number: int = 1, asked: dt.datetime = NOW - 2 * HOUR, **changes: Any) -> Opened:

@@ -73,11 +73,11 @@ class Inventory:
 
 def _of_node(node: TPUView) -> InventoryItem:
     alive = node.phase not in _DEAD
-    return InventoryItem(node.name, node.accelerator_type, node.tier, node.zone, run_of(node.labels), alive)
+    return InventoryItem(str(node.name), node.accelerator_type, node.tier, node.zone, run_of(node.labels), alive)
 
 
 def _of_queued(request: QueuedView) -> InventoryItem:
     alive = request.phase not in _DEAD
     return InventoryItem(
-        request.name, request.accelerator_type, request.tier, request.zone, run_of(request.labels), alive
+        str(request.name), request.accelerator_type, request.tier, request.zone, run_of(request.labels), alive
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from airflow_tpu.core.tpu.labels import expires_of, incarnation_of, is_managed, run_of
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import Phase
 
 RUN_OVER = frozenset({"success", "failed"})
@@ -18,7 +19,7 @@ class Living(Protocol):
     """A node or a queued resource."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> ResourceName: ...
     @property
     def labels(self) -> Mapping[str, str]: ...
     @property
@@ -50,12 +51,12 @@ class LeaseState:
 class Sentence:
     """A resource that is to be deleted, and why.
 
-    :param name: full name.
+    :param name: which.
     :param run: digest of its run.
     :param reason: for people.
     """
 
-    name: str
+    name: ResourceName
     run: str
     reason: str
 

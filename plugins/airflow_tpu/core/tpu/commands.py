@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import shlex
 
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.protocol import OUTPUT_DIR
 
 
-def ssh_command(node: str, worker: int = 0) -> str:
+def ssh_command(node: ResourceName, worker: int = 0) -> str:
     """Log in to a worker of a TPU with Google's command line.
 
-    :param node: full name, ``projects/P/locations/Z/nodes/N``.
+    :param node: the TPU.
     :param worker: number of the VM; a slice has several.
     """
-    _, project, _, zone, _, node_id = node.split("/")
-    words = ["gcloud", "compute", "tpus", "tpu-vm", "ssh", node_id, f"--zone={zone}", f"--project={project}"]
+    words = ["gcloud", "compute", "tpus", "tpu-vm", "ssh", node.id, f"--zone={node.zone}", f"--project={node.project}"]
     return shlex.join([*words, f"--worker={worker}"])
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, Tier, TPUView
 from airflow_tpu.errors import (
     HostLost,
@@ -33,13 +34,13 @@ _MAINTENANCE = "UNHEALTHY_MAINTENANCE"
 class Witness:
     """What the API says of a node at one moment.
 
-    :param name: full name of the node.
+    :param name: of the node.
     :param node: the node, None when the API does not know it.
     :param queued: its queued resource, None when there is none.
     :param at: the moment, an aware instant; None when nobody noted it.
     """
 
-    name: str
+    name: ResourceName
     node: TPUView | None
     queued: QueuedView | None
     at: dt.datetime | None = None

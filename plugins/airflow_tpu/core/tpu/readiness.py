@@ -67,7 +67,9 @@ def _queued_error(seen: Sighting) -> TPUError | None:
     if queued is None:
         return None
     if queued.phase is Phase.FAILED:
-        return classify(queued.error_code or 13, queued.error_message or "the queued resource failed", "", queued.name)
+        return classify(
+            queued.error_code or 13, queued.error_message or "the queued resource failed", "", str(queued.name)
+        )
     if queued.phase is Phase.LOST and queued.state != "SUSPENDING":
         # SUSPENDING is on the way to SUSPENDED (preempted) or to FAILED (a stock-out, say): only the end tells.
         return loss_of(Witness(queued.name, None, queued, seen.at))

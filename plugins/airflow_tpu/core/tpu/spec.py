@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
+from airflow_tpu.core.tpu.resource_name import ResourceName, location, node_name
+
 ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z0-9]+")
 
 
@@ -126,7 +128,11 @@ class TPUSpec:
     @property
     def parent(self) -> str:
         """Resource name of the zone, as every create call wants it."""
-        return f"projects/{self.project_id}/locations/{self.zone}"
+        return location(self.project_id, self.zone)
+
+    def node(self, node_id: str) -> ResourceName:
+        """Full name of the node that is asked for under this id."""
+        return node_name(self.project_id, self.zone, node_id)
 
     @property
     def region(self) -> str:
@@ -159,18 +165,15 @@ class Endpoint:
 class TPUView:
     """A node as the API shows it at one moment.
 
-    :param name: full resource name.
-    :param node_id: last part of the name.
+    :param name: full name.
     :param state: name of ``Node.State``.
     :param health: name of ``Node.Health``, empty while the API leaves it unset.
     :param created_at: aware instant, None if the API gave none.
     :param endpoints: one per worker; may be empty for a moment after READY.
-    :param queued_resource: full name of the queued resource that made it, empty for a direct node.
+    :param queued_resource: the queued resource that made it, None for a direct node.
     """
 
-    name: str
-    node_id: str
-    zone: str
+    name: ResourceName
     state: str
     health: str = ""
     accelerator_type: str = ""
@@ -178,7 +181,17 @@ class TPUView:
     labels: Mapping[str, str] = field(default_factory=dict)
     created_at: datetime | None = None
     endpoints: tuple[Endpoint, ...] = ()
-    queued_resource: str = ""
+    queued_resource: ResourceName | None = None
+
+    @property
+    def node_id(self) -> str:
+        """Short name."""
+        return self.name.id
+
+    @property
+    def zone(self) -> str:
+        """Zone."""
+        return self.name.zone
 
     @property
     def phase(self) -> Phase:
@@ -190,8 +203,7 @@ class TPUView:
 class QueuedView:
     """A queued resource as the API shows it at one moment.
 
-    :param name: full resource name.
-    :param queued_id: last part of the name.
+    :param name: full name.
     :param state: name of ``QueuedResourceState.State``.
     :param error_code: google.rpc code of a FAILED request, 0 otherwise.
     :param error_message: its text.
@@ -200,9 +212,7 @@ class QueuedView:
     :param initiator: ``USER`` or ``SERVICE``: whose act a suspension was, empty if not said.
     """
 
-    name: str
-    queued_id: str
-    zone: str
+    name: ResourceName
     state: str
     error_code: int = 0
     error_message: str = ""
@@ -211,6 +221,16 @@ class QueuedView:
     accelerator_type: str = ""
     tier: Tier = Tier.ON_DEMAND
     initiator: str = ""
+
+    @property
+    def queued_id(self) -> str:
+        """Short name."""
+        return self.name.id
+
+    @property
+    def zone(self) -> str:
+        """Zone."""
+        return self.name.zone
 
     @property
     def phase(self) -> Phase:

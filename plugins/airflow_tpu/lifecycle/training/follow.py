@@ -25,6 +25,7 @@ from airflow_tpu.core.run.messages import Finished, Gone, Heartbeat, LogChunk
 from airflow_tpu.core.run.result import RunResult
 from airflow_tpu.core.tpu.outcome import UNREACHABLE_LIMIT
 from airflow_tpu.core.tpu.readiness import Wait
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import (
     ConnectionFailed,
     DeadlineExceeded,
@@ -64,24 +65,25 @@ _PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
 class RunningJob:
     """A run on a worker; plain values, so that a trigger can carry it. A host key is public.
 
-    :param node: full name of the node.
+    :param node: the node.
     :param address: worker 0.
     :param ref: name and attempt of the run.
     """
 
-    node: str
+    node: ResourceName
     address: WorkerAddress
     ref: RunRef
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
         address = {"host": self.address.host, "port": self.address.port, "host_key": self.address.host_key}
-        return {"node": self.node, "address": address, "ref": self.ref.to_json()}
+        return {"node": str(self.node), "address": address, "ref": self.ref.to_json()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunningJob:
         """Inverse of :meth:`to_json`."""
-        return cls(data["node"], WorkerAddress(**data["address"]), RunRef.from_json(data["ref"]))
+        node, address = ResourceName.parse(data["node"]), WorkerAddress(**data["address"])
+        return cls(node, address, RunRef.from_json(data["ref"]))
 
 
 class Follower:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow_tpu.clients.ssh import WorkerAddress
     from airflow_tpu.clients.tpu_api import TPUClient
     from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.core.tpu.spec import TPUView
     from airflow_tpu.lifecycle.run_context import Workbench
 
@@ -50,7 +51,7 @@ def build_bundle(bench: Workbench) -> Bundle:
         return Bundle.build(script, Path(folder), requirements)
 
 
-async def locate(client: TPUClient, bench: Workbench, node: str, ref: RunRef) -> RunningJob:
+async def locate(client: TPUClient, bench: Workbench, node: ResourceName, ref: RunRef) -> RunningJob:
     """Address of worker 0 as it is now: maintenance may have changed it.
 
     :raises TPULost: the node is gone or going.
@@ -66,14 +67,14 @@ async def _address(client: TPUClient, bench: Workbench, view: TPUView) -> Worker
     return addresses[0]
 
 
-async def attach(client: TPUClient, bench: Workbench, lease: Lease, node: str) -> RunningJob | None:
+async def attach(client: TPUClient, bench: Workbench, lease: Lease, node: ResourceName) -> RunningJob | None:
     """The attempt that an earlier try of this task left running (or finished) on this very node.
 
     A lease that was taken again may end later than the worker was told: then it is told.
 
     :return: None when there is none, or when it has ended badly and a new attempt is due.
     """
-    if lease.attempt == 0 or lease.attempt_node != node.rsplit("/", 1)[-1]:
+    if lease.attempt == 0 or lease.attempt_node != node.id:
         return None
     job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))
     async with RunSession(job.address, bench.access.login, REACHED) as session:
@@ -87,20 +88,20 @@ async def attach(client: TPUClient, bench: Workbench, lease: Lease, node: str) -
     return None
 
 
-async def launch(client: TPUClient, bench: Workbench, lease: Lease, node: str) -> RunningJob:
+async def launch(client: TPUClient, bench: Workbench, lease: Lease, node: ResourceName) -> RunningJob:
     """Ship the bundle and start the next attempt; its number is written down before it starts.
 
     :raises RemoteError: the worker refused.
     """
     bundle = build_bundle(bench)
-    node_id = node.rsplit("/", 1)[-1]
+    node_id = node.id
     lease = bench.leases.update(lease, lambda current: current.next_attempt(node_id, client.clock.now()))
     champion = bench.models.champion() if bench.conf.model else None
     baseline = champion.artifacts_uri if champion else ""
     view = await living(client, node)
     job = RunningJob(node, await _address(client, bench, view), RunRef(lease.key.name, lease.attempt))
     own = view.queued_resource or view.name
-    attempt = Attempt(lease.key.name, lease.attempt, lease.expires_at, baseline, own)
+    attempt = Attempt(lease.key.name, lease.attempt, lease.expires_at, baseline, str(own))
     spec = plan_job(bench.conf, bench.accelerator_of(lease), bundle, attempt)
     async with RunSession(job.address, bench.access.login, REACHED) as session:
         started = await session.start(spec, bundle)

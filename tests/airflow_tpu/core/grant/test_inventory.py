@@ -8,25 +8,23 @@ from airflow_tpu.core.grant.allowance import Allowance
 from airflow_tpu.core.grant.assignment import assign
 from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey, labels
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
 
 ZONE = "europe-west4-b"
 ROW = Allowance(64, "chips", Tier.SPOT, ZONE, "v5e")
-PARENT = f"projects/p/locations/{ZONE}"
 
 
 def node(node_id: str, state: str = "READY", queued: str = "", zone: str = ZONE) -> TPUView:
     """A spot v5litepod-8."""
-    name = f"projects/p/locations/{zone}/nodes/{node_id}"
-    return TPUView(name, node_id, zone, state, "", "v5litepod-8", Tier.SPOT, queued_resource=queued)
+    made_by = node_name("p", zone, queued).queued if queued else None
+    return TPUView(node_name("p", zone, node_id), state, "", "v5litepod-8", Tier.SPOT, queued_resource=made_by)
 
 
 def queued(queued_id: str, state: str, *node_ids: str) -> QueuedView:
     """A queued resource for spot v5litepod-8."""
-    name = f"{PARENT}/queuedResources/{queued_id}"
-    return QueuedView(
-        name, queued_id, ZONE, state, node_ids=node_ids, accelerator_type="v5litepod-8", tier=Tier.PREEMPTIBLE
-    )
+    name = node_name("p", ZONE, queued_id).queued
+    return QueuedView(name, state, node_ids=node_ids, accelerator_type="v5litepod-8", tier=Tier.PREEMPTIBLE)
 
 
 def held(inventory: Inventory) -> int:
@@ -36,7 +34,7 @@ def held(inventory: Inventory) -> int:
 
 def test_a_queued_resource_and_its_node_are_one() -> None:
     """A request that has become a node is counted as that node, by its link or by the node's id."""
-    by_link = Inventory.of([node("b", queued=f"{PARENT}/queuedResources/a")], [queued("a", "ACTIVE")])
+    by_link = Inventory.of([node("b", queued="a")], [queued("a", "ACTIVE")])
     by_id = Inventory.of([node("b")], [queued("a", "ACTIVE", "b")])
     assert held(by_link) == held(by_id) == 8
 
@@ -66,9 +64,7 @@ def test_our_own_are_not_held_by_others() -> None:
     """What the run itself holds is adopted or swept, so it does not stand in its way."""
     key = RunKey("dag", "run")
     mine = TPUView(
-        f"{PARENT}/nodes/n",
-        "n",
-        ZONE,
+        node_name("p", ZONE, "n"),
         "READY",
         accelerator_type="v5litepod-8",
         tier=Tier.SPOT,

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_tpu.core.run.expiry import LeaseState, condemn
 from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey, labels
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import TPUView
 
 NOW = dt.datetime(2026, 11, 27, 12, 0, tzinfo=dt.UTC)
@@ -18,7 +19,7 @@ KEY = RunKey("train", "manual__1")
 def node(expires: dt.datetime, **changed: str) -> TPUView:
     """A READY node of our run."""
     found = {**labels(KEY, LeaseStamp("token", expires, 1)), **changed}
-    return TPUView("projects/p/locations/z/nodes/train-1", "train-1", "z", "READY", labels=found)
+    return TPUView(node_name("p", "z", "train-1"), "READY", labels=found)
 
 
 def lease(state: str | None, expires: dt.datetime = NOW + HOUR) -> dict[str, LeaseState]:
@@ -59,5 +60,5 @@ def test_renewed_lease_counts_although_the_label_is_old() -> None:
 @pytest.mark.parametrize("foreign", [{}, {"managed-by": "somebody"}, {"airflow-tpu-run": KEY.digest}])
 def test_what_is_not_ours_is_never_touched(foreign: dict[str, str]) -> None:
     """A colleague's node stays, however old, and whatever its name or labels look like."""
-    view = TPUView("projects/p/locations/z/nodes/train-1", "train-1", "z", "READY", labels=foreign)
+    view = TPUView(node_name("p", "z", "train-1"), "READY", labels=foreign)
     assert condemn([view], {}, NOW) == []

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 
 from airflow_tpu.core.tpu.commands import ssh_command, tensorboard_command
+from airflow_tpu.core.tpu.resource_name import ResourceName
 
-NODE = "projects/project-a/locations/us-central1-f/nodes/tpu-train-1"
+NODE = ResourceName.parse("projects/project-a/locations/us-central1-f/nodes/tpu-train-1")
 
 
 def test_ssh_command_names_everything_that_gcloud_would_guess() -> None:

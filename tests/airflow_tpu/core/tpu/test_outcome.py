@@ -9,6 +9,7 @@ import pytest
 
 from airflow_tpu.core.run.result import RunResult, classify_exit
 from airflow_tpu.core.tpu.outcome import UNREACHABLE_LIMIT, Witness, final_error, loss_of, silence_of
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
 from airflow_tpu.errors import (
     AcceleratorMissing,
@@ -26,7 +27,7 @@ from airflow_tpu.errors import (
     TPUVanished,
 )
 
-NAME = "projects/p/locations/us-central1-f/nodes/train-1"
+NAME = ResourceName.parse("projects/p/locations/us-central1-f/nodes/train-1")
 AT = dt.datetime(2026, 11, 28, 3, 0, tzinfo=dt.UTC)
 SICK = "UNHEALTHY_MAINTENANCE"
 SOON, LATE = dt.timedelta(seconds=30), UNREACHABLE_LIMIT + dt.timedelta(seconds=1)
@@ -36,10 +37,9 @@ Leaf = type[TPUError] | None
 
 def witness(state: str | None, health: str = "", tier: str = "spot", queued: str = "") -> Witness:
     """What the API says; ``queued`` is state and initiator of a queued resource."""
-    node = None if state is None else TPUView(NAME, "train-1", "us-central1-f", state, health, tier=Tier(tier))
+    node = None if state is None else TPUView(NAME, state, health, tier=Tier(tier))
     request_state, _, initiator = queued.partition(" ")
-    name = NAME.replace("/nodes/", "/queuedResources/")
-    request = QueuedView(name, "train-1", "us-central1-f", request_state, initiator=initiator) if queued else None
+    request = QueuedView(NAME.queued, request_state, initiator=initiator) if queued else None
     return Witness(NAME, node, request, AT)
 
 

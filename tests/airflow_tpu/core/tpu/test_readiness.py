@@ -7,21 +7,22 @@ import datetime as dt
 import pytest
 
 from airflow_tpu.core.tpu.readiness import Sighting, Wait, judge, spoken
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import Endpoint, QueuedView, Tier, TPUView
 from airflow_tpu.errors import StockOut, TPUPreempted, TPUVanished
 
-NAME = "projects/p/locations/us-central1-f/nodes/train-1"
+NAME = ResourceName.parse("projects/p/locations/us-central1-f/nodes/train-1")
 
 
 def node(state: str, health: str = "HEALTHY", endpoints: int = 1) -> TPUView:
     """A node of one worker in this state."""
     workers = (Endpoint("10.0.0.1"),) * endpoints
-    return TPUView(NAME, "train-1", "us-central1-f", state, health, tier=Tier.SPOT, endpoints=workers)
+    return TPUView(NAME, state, health, tier=Tier.SPOT, endpoints=workers)
 
 
 def queued(state: str, code: int = 0, message: str = "") -> QueuedView:
     """A queued resource in this state."""
-    return QueuedView("projects/p/locations/z/queuedResources/train-1", "train-1", "z", state, code, message)
+    return QueuedView(NAME.queued, state, code, message)
 
 
 def test_ready_and_healthy_node_is_ready_even_if_its_operation_never_ends() -> None:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import (
     Phase,
     QueuedView,
@@ -17,6 +18,7 @@ from airflow_tpu.core.tpu.spec import (
     region_of,
 )
 
+NAME = node_name("p", "z", "n")
 NODE_STATES = {
     "CREATING": Phase.PENDING,
     "READY": Phase.USABLE,
@@ -57,7 +59,7 @@ QUEUED_STATES = {
 def test_node_states(state: str, phase: Phase) -> None:
     """Each state of the API has one meaning, and an unheard-of one is UNKNOWN."""
     assert phase_of_node(state) is phase
-    assert TPUView("n", "n", "z", state).phase is phase
+    assert TPUView(NAME, state).phase is phase
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_health_decides_only_when_ready(health: str, phase: Phase) -> None:
 def test_queued_states(state: str, phase: Phase) -> None:
     """A suspended request is lost: it never comes back by itself."""
     assert phase_of_queued(state) is phase
-    assert QueuedView("q", "q", "z", state).phase is phase
+    assert QueuedView(NAME.queued, state).phase is phase
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from airflow_tpu.lifecycle.training.follow import Follower, RunningJob
 from airflow_tpu.lifecycle.training.launch import attach, build_bundle, launch, locate
 from airflow_tpu.lifecycle.wait import until_gone
 from tests.airflow_tpu.attempts import ENDLESS, NODE, NODE_ID, bench, ready, script
-from tests.airflow_tpu.site import BUCKET, KEY, PARENT, Site, pace
+from tests.airflow_tpu.site import BUCKET, KEY, Site, pace
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +60,7 @@ async def test_attempt_on_a_lost_node_is_not_looked_for(site: Site, client: TPUC
     work = bench()
     lease = await ready(work, client)
     await launch(client, work, lease, NODE)
-    assert await attach(client, work, work.leases.read(KEY), f"{PARENT}/nodes/{KEY.node_id(2)}") is None
+    assert await attach(client, work, work.leases.read(KEY), replace(NODE, id=KEY.node_id(2))) is None
 
 
 async def test_output_is_pushed_and_confirmed(site: Site, client: TPUClient) -> None:
