@@ -64,6 +64,11 @@ async def test_lists_are_shared_by_all_waits_of_a_zone(site: Site, client: TPUCl
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
+def nth_node(number: int) -> ResourceName:
+    """The one node of the n-th list."""
+    return node_name("p", ZONE, f"node-{number}")
+
+
 class Desk:
     """A list call that answers when it is told to."""
 
@@ -79,7 +84,7 @@ class Desk:
         await self.gate.wait()
         if self.error is not None:
             raise self.error
-        return Listing((TPUView(node_name("p", ZONE, f"node-{number}"), "READY"),))
+        return Listing((TPUView(nth_node(number), "READY"),))
 
 
 class OneDesk(TPUClient):
@@ -112,7 +117,7 @@ async def test_who_comes_during_a_fetch_waits_for_it() -> None:
     await settled()
     desk.gate.set()
     answers = [await first, await second, await ask(desk)]
-    assert [list(answer) for answer in answers] == [["node-1"]] * 3
+    assert [list(answer) for answer in answers] == [[nth_node(1)]] * 3
     assert desk.asked == 1
 
 
@@ -124,7 +129,7 @@ async def test_end_of_one_wait_is_not_the_end_of_the_others() -> None:
     first.cancel()
     await settled()
     desk.gate.set()
-    assert list(await second) == ["node-2"]
+    assert list(await second) == [nth_node(2)]
     assert first.cancelled()
 
 
@@ -136,7 +141,7 @@ async def test_what_was_created_before_is_in_the_list() -> None:
     after = ask(desk, fresh=Fresh.from_now(60.0))
     await settled()
     desk.gate.set()
-    assert (list(await before), list(await after)) == (["node-1"], ["node-2"])
+    assert (list(await before), list(await after)) == ([nth_node(1)], [nth_node(2)])
 
 
 async def test_projects_do_not_share() -> None:
@@ -157,7 +162,7 @@ async def test_refusal_is_told_to_all_and_not_kept() -> None:
         with pytest.raises(RateLimited):
             await task
     desk.error = None
-    assert list(await ask(desk)) == ["node-2"]
+    assert list(await ask(desk)) == [nth_node(2)]
 
 
 async def test_zone_without_an_answer_is_not_empty() -> None:
