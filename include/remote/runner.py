@@ -1,4 +1,4 @@
-"""Runs and watches one training process on a TPU VM. Standard library only, Python 3.8.
+"""Runs and supervises one training process on a TPU VM. Standard library only, Python 3.8.
 
 ::
 
@@ -9,7 +9,7 @@
     runner.py push   --run NAME --attempt N --to gs://bucket/prefix
     runner.py extend --run NAME --attempt N --deadline EPOCH
 
-each of which is a sign of Airflow; and, for the runner itself, which reads their exit status::
+each of which counts as contact with Airflow; and, for the runner itself, which reads their exit status::
 
     runner.py restore --run NAME --attempt N
     runner.py mirror  --run NAME --attempt N
@@ -27,21 +27,21 @@ from typing import BinaryIO, List, Optional
 
 import protocol
 
-from machine.heartbeat import extend, heard
+from machine import deadline, heartbeat
 from machine.run_dir import RunDir
 
 _HELPERS = ("restore", "mirror", "guard")
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Do what the command line says."""
+    """Run the command of the command line; return the exit status."""
     options = _parser().parse_args(arguments)
     out = sys.stdout.buffer
     try:
         if options.command in _HELPERS:
             return _help_runner(options)
         _dispatch(options)
-    except BrokenPipeError:  # the client has gone; the run has not
+    except BrokenPipeError:  # the client has left; the run continues
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         reason = getattr(error, "reason", type(error).__name__)
@@ -80,7 +80,8 @@ def _dispatch(options: argparse.Namespace) -> None:
 
 
 def _serve(options: argparse.Namespace, run: RunDir, out: BinaryIO) -> None:
-    heard(run)
+    run.check_version()
+    heartbeat.record(run)
     if options.command == "follow":
         from commands.follow import Follower
 
@@ -96,9 +97,9 @@ def _serve(options: argparse.Namespace, run: RunDir, out: BinaryIO) -> None:
     elif options.command == "push":
         from commands.push import push
 
-        push(run, options.to, out, lambda: heard(run))
+        push(run, options.to, out, lambda: heartbeat.record(run))
     elif options.command == "extend":
-        out.write(protocol.encode(protocol.EXTENDED, deadline=extend(run, options.deadline)))
+        out.write(protocol.encode(protocol.EXTENDED, deadline=deadline.extend(run, options.deadline)))
 
 
 def _parser() -> argparse.ArgumentParser:

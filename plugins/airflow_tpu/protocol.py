@@ -1,4 +1,4 @@
-"""What the two ends of a remote run agree on: shipped verbatim to the TPU VM, beside the runner.
+"""The protocol between Airflow and the runner: shipped verbatim to the TPU VM, beside the runner.
 
 Standard library only and Python 3.8 syntax, because the oldest TPU VM image brings no more.
 
@@ -8,20 +8,20 @@ exactly so many raw bytes. What each kind carries:
 =========== ============================================================================================
 start       client: ``job`` (an object), ``bundle`` (``length``, ``sha256``); the tar follows as raw bytes
 started     ``run``, ``attempt``, ``pid``, ``start_time``, ``boot_id``, ``supervisor_pid``
-exists      the same, as far as known: somebody else has started this attempt
+exists      the same, as far as known: another start of this attempt came first
 log         ``offset``, ``length``, then the bytes
 heartbeat   ``size`` of the log, ``progress`` (what the script wrote to progress.json, or null), ``mirror`` (null, or
             ``last_step``, ``last_name``, ``last_at``, ``pending``, ``error``, ``fenced``: which checkpoint is safe)
 finished    ``result``: see :data:`RESULT_FIELDS`
-gone        ``reason`` (one of :data:`GONE_REASONS`), ``detail``: no result will ever come
+gone        ``reason`` (one of :data:`GONE_REASONS`), ``detail``: there will be no result
 status      ``state`` (absent, running, finished, gone), ``size``, ``delivered``, ``progress``, ``result``, ``reason``,
             ``deadline`` (Unix seconds, or null)
 stopped     ``state``, ``result``, ``killed`` (how many processes needed SIGKILL), ``survivors`` (their pids)
 uploaded    ``done``, ``total`` files of a push, ``path`` and ``size`` of the last one; with an empty path a heartbeat
 pushed      ``uri``, ``length``, then the manifest as it is in the bucket: the push is over
 extended    ``deadline``: the one that counts now, Unix seconds, or null
-error       ``reason``, ``message``: the request was not understood or could not be done
-ack         client, while following: the log up to ``offset`` is safe on the other side; also the answer to a heartbeat
+error       ``reason``, ``message``: the request was not understood or could not be carried out
+ack         client, while following: the log up to ``offset`` has been stored; also the answer to a heartbeat
 =========== ============================================================================================
 """
 
@@ -31,6 +31,7 @@ import json
 from typing import Any
 
 VERSION = 1
+FILES_VERSION = 1  # of the JSON files below an attempt's directory
 
 ROOT_DIR = ".airflow-tpu"  # below the login's home
 RUNS_DIR = "runs"
@@ -48,7 +49,7 @@ STOP_REQUEST_FILE = "stop-request.json"
 DELIVERED_FILE = "delivered.json"
 MIRROR_FILE = "mirror.json"  # which checkpoint is safe in the bucket
 RESTORED_FILE = "restored.json"  # which checkpoint came from there
-CONTACT_FILE = "contact"  # its time is that of the last sign of Airflow
+CONTACT_FILE = "contact"  # its modification time is that of the last contact with Airflow
 DEADLINE_FILE = "deadline.json"  # a later deadline than the job's
 PROGRESS_FILE = "progress.json"  # inside the output directory
 MANIFEST_FILE = "manifest.json"
@@ -81,15 +82,15 @@ RESTORE_PHASE = "restore"  # checkpoints from the bucket
 SETUP_PHASE = "setup"  # requirements
 RUN_PHASE = "run"
 
-# What the supervisor tells the mirror when the command has ended.
+# The supervisor's line to the mirror when the command has ended.
 FINISH = b"finish"
 FINISH_KILLED = b"finish killed"
 
-# A checkpoint below the run's prefix: attempt, order (the step, if the script tells it), name. Its manifest is last.
+# A checkpoint below the run's prefix: attempt, order (the step, if known), name. Its manifest is written last.
 CHECKPOINT_FOLDER = r"attempt-(\d+)/(\d{12,})\.([^/]+)"
 CHECKPOINT_MANIFEST = "MANIFEST.json"
 
-# Null where no place for checkpoints was given. last_durable_step is null, too, if the script does not tell steps.
+# Null in a job without checkpoints_uri. last_durable_step is also null if the script does not report steps.
 CHECKPOINT_FIELDS = (
     "checkpoint_durable",
     "last_durable_step",
@@ -132,7 +133,7 @@ EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 EXIT_OVERTAKEN = 3  # of the mirror, to its supervisor
 
-ABANDON_SECS = 600.0  # how long after deadline and last sign of Airflow a machine gives itself back
+ABANDON_SECS = 600.0  # from the deadline and the last contact with Airflow until a machine deletes its TPU
 
 CHUNK_BYTES = 256 * 1024  # most log bytes of one message
 COALESCE_SECS = 0.5  # how long fewer bytes may wait for more

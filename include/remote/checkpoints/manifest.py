@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
-MANIFEST = "MANIFEST.json"  # as trc_checkpoint.py writes it and protocol.CHECKPOINT_MANIFEST says
+MANIFEST = "MANIFEST.json"  # as trc/checkpoint.py writes it and protocol.CHECKPOINT_MANIFEST says
+VERSION = 1  # of the layout; trc/checkpoint.py writes the same
 LIMIT = 16 * 1024 * 1024  # bytes
+
+
+class UnknownVersion(ValueError):
+    """A manifest of another version: its checkpoint is neither restored nor uploaded nor deleted."""
 
 
 class Entry(NamedTuple):
@@ -19,30 +24,32 @@ class Entry(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a manifest says.
+    """The content of a manifest.
 
-    :param step: completed training steps, None if it does not say.
-    :param links: where links point, by name.
-    :param created: Unix time, None if it does not say.
-    :param is_set: made by the mirror for files without one.
-    :param left_out: what the mirror could not take along.
+    :param step: completed training steps, None if unknown.
+    :param links: target of each link, by name.
+    :param created: Unix time, None if unknown.
+    :param is_file_set: made by the mirror for files without a manifest.
+    :param left_out: files that the mirror could not include.
     """
 
     step: Optional[int]
     files: Tuple[Entry, ...]
     links: Dict[str, str]
     created: Optional[float]
-    is_set: bool
+    is_file_set: bool
     left_out: Tuple[str, ...]
 
 
 def parse(content: bytes) -> Manifest:
     """Read a manifest.
 
-    :raises ValueError: if it is none, or names a path outside its directory.
+    :raises UnknownVersion: if it has another version than this code reads.
+    :raises ValueError: if it is damaged, or names a path outside its directory.
     """
     try:
         document = json.loads(content.decode("utf-8"))
+        check_version(document)
         entries = (Entry(str(one["path"]), int(one["size"]), str(one.get("crc32c") or "")) for one in document["files"])
         files = tuple(entries)
         links = {str(name): str(target) for name, target in document.get("links", {}).items()}
@@ -60,13 +67,23 @@ def parse(content: bytes) -> Manifest:
         files=files,
         links=links,
         created=float(created) if _is_instant(created) else None,
-        is_set=document.get("layout") == "files",
+        is_file_set=document.get("layout") == "files",
         left_out=left_out,
     )
 
 
+def check_version(document: Dict[str, Any]) -> None:
+    """Accept this version, and a script's own manifest that names none.
+
+    :raises UnknownVersion: for every other version.
+    """
+    version = document.get("schema_version", VERSION)
+    if version != VERSION or isinstance(version, bool):
+        raise UnknownVersion("its manifest has version %r, this runner reads version %d" % (version, VERSION))
+
+
 def _check_below(name: str) -> None:
-    """An object name is somebody else's text: it must not lead out of the directory it is restored into."""
+    """Refuse a path that leads out of the directory: object names are untrusted text."""
     parts = name.split("/")
     if not name or name.startswith("/") or ".." in parts or "\0" in name:
         raise ValueError("its manifest names %r" % name)
@@ -77,5 +94,5 @@ def _count(value: object) -> int | None:
 
 
 def _is_instant(value: object) -> bool:
-    """Python reads NaN and Infinity as well; neither is a time."""
+    """Python's JSON reader accepts NaN and Infinity as well; neither is a time."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e11

@@ -1,81 +1,81 @@
-"""Checkpoints of frameworks that write no manifest: all files together, once nothing moves among them."""
+"""Checkpoints of frameworks that write no manifest: all files together, once none of them changes any more."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from checkpoints.local import Candidate, Signature, is_temporary, signature
+from checkpoints.local import LocalCheckpoint, Signature, is_temporary, signature
 
-_PATIENCE = 12  # times the stillness: then what keeps still is taken and the rest left out
+_LONGEST_WAIT = 12  # quiet periods; then the files that are quiet are taken without the others
 
 
-class Stillness:
-    """Finds the moments at which files without a manifest can be taken for a complete set.
+class Quiescence:
+    """Finds the moments at which files without a manifest form a complete set.
 
     :param root: the checkpoint directory.
-    :param still_secs: seconds for which nothing must have moved.
+    :param quiet_secs: seconds for which no file may have changed.
     """
 
-    def __init__(self, root: Path, still_secs: float) -> None:
+    def __init__(self, root: Path, quiet_secs: float) -> None:
         self._root = root
-        self._still = still_secs
+        self._quiet_secs = quiet_secs
         self._seen: dict[str, tuple[Signature, float]] = {}
-        self._moved_at: float | None = None
-        self._restless_since: float | None = None
-        self.lost = False  # the writer was killed while files moved: whether they are whole, nobody knows
+        self._changed_at: float | None = None
+        self._busy_since: float | None = None
+        self.unsafe = False  # the writer was killed while files changed: they may be half-written
 
-    def take(self, now: float, step: int | None) -> Candidate | None:
-        """Return all files if none has moved for long enough; after much longer, those that have not.
+    def poll(self, now: float, step: int | None) -> LocalCheckpoint | None:
+        """Return all files if none has changed for long enough; after much longer, those that have not.
 
         :param now: monotonic seconds.
-        :param step: what the script reports as its progress.
+        :param step: the progress that the script reports.
         """
-        files, links = self._look(now)
-        if self._is_still(now):
-            self._restless_since = None
-            return _set(files, links, step)
-        self._restless_since = now if self._restless_since is None else self._restless_since
-        if now - self._restless_since < _PATIENCE * self._still:
+        files, links = self._scan(now)
+        if self._is_quiet(now):
+            self._busy_since = None
+            return _file_set(files, links, step)
+        self._busy_since = now if self._busy_since is None else self._busy_since
+        if now - self._busy_since < _LONGEST_WAIT * self._quiet_secs:
             return None
-        self._restless_since = now
-        still = {name: path for name, path in files.items() if now - self._seen[name][1] >= self._still}
-        return _set(still, links, step, tuple(sorted(set(files) - set(still))))
+        self._busy_since = now
+        quiet = {name: path for name, path in files.items() if now - self._seen[name][1] >= self._quiet_secs}
+        return _file_set(quiet, links, step, tuple(sorted(set(files) - set(quiet))))
 
-    def last(self, now: float, step: int | None, trusted: bool) -> Candidate | None:
-        """Return what is there now that nobody writes any more.
+    def final(self, now: float, step: int | None, trusted: bool) -> LocalCheckpoint | None:
+        """Return the files that an ended command has left.
 
         :param now: monotonic seconds.
-        :param step: what the script reports as its progress.
-        :param trusted: False if the writer was killed: what moved a moment before may be half-written.
+        :param step: the progress that the script reports.
+        :param trusted: False if the command was killed: files that changed just before may be half-written.
         """
-        files, links = self._look(now)
-        self.lost = self.lost or (bool(files) and not trusted and not self._is_still(now))
-        return None if self.lost else _set(files, links, step)
+        files, links = self._scan(now)
+        self.unsafe = self.unsafe or (bool(files) and not trusted and not self._is_quiet(now))
+        return None if self.unsafe else _file_set(files, links, step)
 
-    def _is_still(self, now: float) -> bool:
-        return self._moved_at is not None and now - self._moved_at >= self._still
+    def _is_quiet(self, now: float) -> bool:
+        return self._changed_at is not None and now - self._changed_at >= self._quiet_secs
 
-    def _look(self, now: float) -> tuple[dict[str, Path], dict[str, str]]:
-        files, links = walk(self._root)
+    def _scan(self, now: float) -> tuple[dict[str, Path], dict[str, str]]:
+        files, links = collect_files(self._root)
         current = {name: found for name, found in ((name, signature(path)) for name, path in files.items()) if found}
         before = {name: found for name, (found, _) in self._seen.items()}
-        if current != before or self._moved_at is None:
-            self._moved_at = now
+        if current != before or self._changed_at is None:
+            self._changed_at = now
         self._seen = {
             name: (found, self._seen[name][1] if before.get(name) == found else now) for name, found in current.items()
         }
         return {name: files[name] for name in current}, links
 
 
-def _set(
+def _file_set(
     files: dict[str, Path], links: dict[str, str], step: int | None, left_out: tuple[str, ...] = ()
-) -> Candidate | None:
-    return Candidate("files", None, step, files, {}, links, b"", left_out) if files else None
+) -> LocalCheckpoint | None:
+    return LocalCheckpoint("files", None, step, files, {}, links, b"", left_out) if files else None
 
 
-def walk(root: Path) -> tuple[dict[str, Path], dict[str, str]]:
-    """Return files and links below a directory by their names; a link out of it is left out."""
+def collect_files(root: Path) -> tuple[dict[str, Path], dict[str, str]]:
+    """Return files and links below a directory by their names, without links that lead out of it."""
     files: dict[str, Path] = {}
     links: dict[str, str] = {}
     for place, directories, names in os.walk(str(root)):

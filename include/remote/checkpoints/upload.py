@@ -1,4 +1,4 @@
-"""Makes one checkpoint durable: files first, then its manifest, then the oldest ones go."""
+"""Makes one checkpoint durable: uploads its files, then its manifest, then removes the oldest checkpoints."""
 
 from __future__ import annotations
 
@@ -10,101 +10,119 @@ import time
 from pathlib import Path
 from typing import Any
 
-from checkpoints.local import Candidate
-from checkpoints.manifest import MANIFEST, parse
-from checkpoints.remote import Kept, Remote, folder
-from gcs.objects import Damaged
-from gcs.requests import Failure
-from gcs.upload import Changed, Source, Stored
+from checkpoints.bucket import CheckpointBucket, StoredCheckpoint
+from checkpoints.local import LocalCheckpoint
+from checkpoints.manifest import MANIFEST, VERSION, UnknownVersion, parse
+from gcs.objects import ObjectDamaged
+from gcs.requests import RequestFailed
+from gcs.source import FileChanged, SourceFile
+from gcs.upload import StoredObject
 from machine.run_dir import RunDir
 
 KEEP = 3
-_AT_ONCE = 4  # the training wants the machine, too
+_AT_ONCE = 4  # the training needs the machine, too
 
 
 class Torn(Exception):
-    """A file is not what the script's own manifest says: this checkpoint is no good, here or anywhere."""
+    """A checkpoint that must not be uploaded: a file differs from its manifest, or its place is not ours to write."""
 
 
 class Uploader:
-    """Brings checkpoints of one attempt into its bucket.
+    """Uploads the checkpoints of one attempt.
 
-    :param remote: the bucket.
+    :param bucket: where to.
     :param run: the attempt.
     """
 
-    def __init__(self, remote: Remote, run: RunDir) -> None:
-        self._remote = remote
+    def __init__(self, bucket: CheckpointBucket, run: RunDir) -> None:
+        self._bucket = bucket
         self._attempt = run.attempt
-        self._paper = run.path / ".mirrored-manifest"
+        self._manifest_path = run.path / ".mirrored-manifest"
 
-    def secure(self, one: Candidate) -> None:
+    def upload(self, one: LocalCheckpoint) -> None:
         """Return once the bucket holds all of a checkpoint, with its manifest.
 
-        :raises Torn: if it is not worth keeping.
-        :raises Changed: if it was written to meanwhile.
+        :raises Torn: if it must not be uploaded.
+        :raises FileChanged: if it was written to meanwhile.
         :raises Overtaken: if a later attempt has begun.
-        :raises Failure: if the bucket refuses or does not answer.
+        :raises RequestFailed: if the bucket refuses or does not answer.
         """
-        self._remote.claim()
-        there = self._remote.look()
-        if self._is_there(one, [kept for kept in there if kept.manifest and kept.name == one.name]):
+        self._bucket.claim()
+        there = self._bucket.list_checkpoints()
+        if self._is_there(one, [stored for stored in there if stored.manifest and stored.name == one.name]):
             return
-        order = max((kept.order for kept in there), default=0) + 1 if one.order is None else one.order
-        place = folder(self._attempt, order, one.name)
-        mine = next((kept for kept in there if kept.folder == place), Kept(self._attempt, order, one.name, {}))
-        self._remote.retract(mine)
+        order = max((stored.order for stored in there), default=0) + 1 if one.order is None else one.order
+        mine = StoredCheckpoint(self._attempt, order, one.name, {})
+        mine = next((stored for stored in there if stored.folder == mine.folder), mine)
+        if self._has_unknown_version(mine):
+            raise Torn("the bucket holds a checkpoint of another version in its place")
+        self._bucket.retract(mine)
         stored = self._upload(one, mine, there)
-        self._remote.check_claims()
+        self._bucket.check_claims()
         self._commit(one, mine, stored)
 
     def check_claims(self) -> None:
         """Make sure that no later attempt has begun.
 
         :raises Overtaken: if one has.
-        :raises Failure: if the bucket does not say.
+        :raises RequestFailed: if the bucket cannot be listed.
         """
-        self._remote.check_claims()
+        self._bucket.check_claims()
 
-    def retire(self, newest: Candidate) -> None:
-        """Remove what is older than the newest few, and what earlier attempts left half-done.
+    def remove_old(self, newest: LocalCheckpoint) -> None:
+        """Remove what is older than the newest few, and what earlier attempts left incomplete.
 
-        Torn checkpoints of later steps that were passed over take no place among the few.
+        Torn checkpoints of later steps that were passed over do not count among the few; checkpoints of another version
+        are never removed.
 
-        :raises Failure: if the bucket refuses; the checkpoints are as safe as before.
+        :raises RequestFailed: if the bucket refuses; the checkpoints are as safe as before.
         """
-        there = self._remote.look()
-        least = newest.order if newest.order is not None else max((kept.order for kept in there), default=0)
-        reached = [kept for kept in there if (kept.order, kept.attempt) <= (least, self._attempt)]
-        complete = [kept for kept in reached if kept.manifest]
-        for kept in complete[KEEP:] + [kept for kept in reached if not kept.manifest]:
-            self._remote.remove(kept)
+        there = self._bucket.list_checkpoints()
+        least = newest.order if newest.order is not None else max((stored.order for stored in there), default=0)
+        reached = [stored for stored in there if (stored.order, stored.attempt) <= (least, self._attempt)]
+        complete = [stored for stored in reached if stored.manifest]
+        for stored in complete[KEEP:] + [stored for stored in reached if not stored.manifest]:
+            if not self._has_unknown_version(stored):
+                self._bucket.remove(stored)
 
-    def _is_there(self, one: Candidate, complete: list[Kept]) -> bool:
-        """Tell whether the bucket holds this very content, of whatever attempt; of sets only the newest counts."""
-        if one.manifest:
-            md5 = _md5(one.manifest)
-            same = (kept for kept in complete if kept.manifest is not None and kept.manifest.md5 == md5)
-            return any(not problem_of(one.manifest, kept) for kept in same)
-        return bool(complete) and self._is_same_set(one, complete[0])
-
-    def _is_same_set(self, one: Candidate, kept: Kept) -> bool:
-        stored = {name: (found.size, found.md5) for name, found in kept.objects.items() if name != MANIFEST}
-        if set(stored) != set(one.files) or any(_hashed(path) != stored[name] for name, path in one.files.items()):
+    def _has_unknown_version(self, stored: StoredCheckpoint) -> bool:
+        if stored.manifest is None:
             return False
         try:
-            return parse(self._remote.read(kept, MANIFEST)).links == one.links
-        except (Damaged, ValueError):
+            parse(self._bucket.read(stored, MANIFEST))
+        except UnknownVersion:
+            return True
+        except (ObjectDamaged, ValueError):
+            return False
+        return False
+
+    def _is_there(self, one: LocalCheckpoint, complete: list[StoredCheckpoint]) -> bool:
+        """Tell whether the bucket holds this content, of whatever attempt; of file sets only the newest counts."""
+        if one.manifest:
+            md5 = _md5(one.manifest)
+            same = (stored for stored in complete if stored.manifest is not None and stored.manifest.md5 == md5)
+            return any(not find_damage(one.manifest, stored) for stored in same)
+        return bool(complete) and self._is_same_set(one, complete[0])
+
+    def _is_same_set(self, one: LocalCheckpoint, stored: StoredCheckpoint) -> bool:
+        contents = {name: (found.size, found.md5) for name, found in stored.objects.items() if name != MANIFEST}
+        if set(contents) != set(one.files) or any(_hashed(path) != contents[name] for name, path in one.files.items()):
+            return False
+        try:
+            return parse(self._bucket.read(stored, MANIFEST)).links == one.links
+        except (ObjectDamaged, ValueError):
             return False
 
-    def _upload(self, one: Candidate, mine: Kept, there: list[Kept]) -> dict[str, Stored]:
+    def _upload(
+        self, one: LocalCheckpoint, mine: StoredCheckpoint, there: list[StoredCheckpoint]
+    ) -> dict[str, StoredObject]:
         before = one.identity
         elsewhere = {} if one.manifest else _contents(there)
 
-        def bring(name: str) -> Stored:
-            with Source(one.files[name]) as source:
+        def upload_file(name: str) -> StoredObject:
+            with SourceFile(one.files[name]) as source:
                 source.hash()
-                stored = self._bring(source, name, mine, elsewhere.get((source.size, source.md5)))
+                stored = self._upload_file(source, name, mine, elsewhere.get((source.size, source.md5)))
                 source.check()
             expected = one.checksums.get(name)
             if expected and expected != stored.crc32c:
@@ -112,31 +130,33 @@ class Uploader:
             return stored
 
         with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-            stored = {name: answer for name, answer in pool.map(lambda name: (name, bring(name)), one.files)}
+            stored = {name: answer for name, answer in pool.map(lambda name: (name, upload_file(name)), one.files)}
         if one.identity != before:
-            raise Changed("was written to while it was read")
+            raise FileChanged("was written to while it was read")
         return stored
 
-    def _bring(self, source: Source, name: str, mine: Kept, twin: tuple[Kept, str] | None) -> Stored:
-        """A file that an older set has as well is copied inside the bucket: sets overlap for the most part."""
+    def _upload_file(
+        self, source: SourceFile, name: str, mine: StoredCheckpoint, twin: tuple[StoredCheckpoint, str] | None
+    ) -> StoredObject:
+        """Copy a file inside the bucket if an older set has it: sets overlap for the most part."""
         known = mine.objects.get(name)
         if twin is not None and known is None:
             try:
-                return self._remote.copy(twin[0], twin[1], mine.folder, name)
-            except Failure as error:
+                return self._bucket.copy(twin[0], twin[1], mine.folder, name)
+            except RequestFailed as error:
                 if error.status not in (404, 412):
                     raise
-        return self._remote.put(mine.folder, name, source, known)
+        return self._bucket.put(mine.folder, name, source, known)
 
-    def _commit(self, one: Candidate, mine: Kept, stored: dict[str, Stored]) -> None:
-        self._paper.write_bytes(one.manifest or self._made_up(one, stored))
-        with Source(self._paper) as source:
+    def _commit(self, one: LocalCheckpoint, mine: StoredCheckpoint, stored: dict[str, StoredObject]) -> None:
+        self._manifest_path.write_bytes(one.manifest or self._manifest_of(one, stored))
+        with SourceFile(self._manifest_path) as source:
             source.hash()
-            self._remote.put(mine.folder, MANIFEST, source, None)
+            self._bucket.put(mine.folder, MANIFEST, source, None)
 
-    def _made_up(self, one: Candidate, stored: dict[str, Stored]) -> bytes:
+    def _manifest_of(self, one: LocalCheckpoint, stored: dict[str, StoredObject]) -> bytes:
         document: dict[str, Any] = {
-            "schema_version": 1,
+            "schema_version": VERSION,
             "layout": "files",
             "created": round(time.time(), 3),
             "step": one.step,
@@ -153,17 +173,18 @@ class Uploader:
 
 
 def _hashed(path: Path) -> tuple[int, str]:
-    with Source(path) as source:
+    with SourceFile(path) as source:
         source.hash()
         return source.size, source.md5
 
 
-def _contents(there: list[Kept]) -> dict[tuple[int, str], tuple[Kept, str]]:
-    """Where each content can be copied from; of several places the newest, which lives longest."""
-    found: dict[tuple[int, str], tuple[Kept, str]] = {}
-    for kept in reversed(there):
-        if kept.manifest:
-            found.update({(stored.size, stored.md5): (kept, name) for name, stored in kept.objects.items()})
+def _contents(there: list[StoredCheckpoint]) -> dict[tuple[int, str], tuple[StoredCheckpoint, str]]:
+    """Map each content to a checkpoint that has it; of several the newest, which lives longest."""
+    found: dict[tuple[int, str], tuple[StoredCheckpoint, str]] = {}
+    for checkpoint in reversed(there):
+        if checkpoint.manifest:
+            objects = checkpoint.objects.items()
+            found.update({(stored.size, stored.md5): (checkpoint, name) for name, stored in objects})
     return found
 
 
@@ -172,10 +193,10 @@ def _md5(content: bytes) -> str:
     return base64.b64encode(digest.digest()).decode("ascii")
 
 
-def problem_of(manifest: bytes, kept: Kept) -> str:
-    """Why a checkpoint in the bucket is not what its manifest says, empty if it is."""
+def find_damage(manifest: bytes, stored: StoredCheckpoint) -> str:
+    """Return how a checkpoint in the bucket differs from its manifest, empty if it does not."""
     for entry in parse(manifest).files:
-        found = kept.objects.get(entry.path)
+        found = stored.objects.get(entry.path)
         if found is None:
             return "%s is missing" % entry.path
         if found.size != entry.size:

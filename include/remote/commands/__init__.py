@@ -1,1 +1,1 @@
-"""What Airflow tells the runner to do, one module a command."""
+"""The commands that Airflow calls, and the restore step: one module each."""

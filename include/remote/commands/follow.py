@@ -1,4 +1,4 @@
-"""The follow command: the log as framed bytes from an offset, then how it all ended."""
+"""The follow command: the log as framed bytes from an offset, then how the run ended."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, BinaryIO
 
 import protocol
 
-from machine import state
-from machine.heartbeat import heard
+from machine import heartbeat, state
 from machine.run_dir import RunDir
 
 _FIRST_TICK_SECS = 0.05  # short runs end soon; the tick doubles up to the coalescing time
@@ -21,8 +20,8 @@ class Follower:
     """Streams one attempt to one client.
 
     :param run: the attempt.
-    :param out: where the frames go.
-    :param acks: descriptor on which the client acknowledges what it has; its end means that the client is gone.
+    :param out: receives the frames.
+    :param acks: descriptor on which the client acknowledges what it has stored; its end means that the client has left.
     """
 
     def __init__(self, run: RunDir, out: BinaryIO, acks: int = 0) -> None:
@@ -35,19 +34,19 @@ class Follower:
         self._offset = 0
 
     def follow(self, offset: int | None) -> None:
-        """Stream from ``offset``, or from what was last acknowledged, until the end is told or the client leaves."""
+        """Stream from ``offset``, or from what was last acknowledged, until the end is sent or the client leaves."""
         self._offset = self._delivered() if offset is None else offset
         try:
             self._stream()
         except BrokenPipeError:
-            self._take_acks(0.0)  # the client's last words may still lie in the pipe
+            self._take_acks(0.0)  # the client's last acknowledgements may still lie in the pipe
             raise
 
     def _stream(self) -> None:
         tick = _FIRST_TICK_SECS
         while not self._client_left:
-            # Looked at before the log is read: what is there after the end is everything.
-            now = state.look(self._run)
+            # Before the log is read: what it holds after the end is everything.
+            now = state.observe(self._run)
             self._send_log()
             if now.name != state.RUNNING:
                 self._send_end(now)
@@ -93,7 +92,7 @@ class Follower:
         self._take_acks(_LAST_ACK_SECS)
 
     def _take_acks(self, seconds: float) -> None:
-        """Note what the client acknowledges during so many seconds."""
+        """Record what the client acknowledges during so many seconds."""
         end = time.monotonic() + seconds
         while not self._client_left:
             wait = max(end - time.monotonic(), 0.0)
@@ -104,7 +103,7 @@ class Follower:
             lines = (self._buffer + received).split(b"\n")
             self._buffer = lines.pop()
             if lines:
-                heard(self._run)
+                heartbeat.record(self._run)
                 self._note(max(self._acknowledged(line) for line in lines))
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The push command: output and log into a bucket, from here, so that no byte takes the way through Airflow."""
+"""The push command: uploads output and log from the TPU VM, so that no byte passes through Airflow."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any, BinaryIO, Callable, NamedTuple
 
 import protocol
 
-from gcs.requests import Failure, Storage
-from gcs.upload import Bucket, Changed, Source, Stored, split_uri
+from gcs.requests import RequestFailed, Storage
+from gcs.source import FileChanged, SourceFile
+from gcs.upload import Bucket, StoredObject, split_uri
 from machine import output_tree, state
 from machine.run_dir import RunDir
 
@@ -32,27 +33,30 @@ class Upload(NamedTuple):
     growing: bool = False
 
 
-class Outcome(NamedTuple):
-    """:param stored: None if ``reason`` says why not."""
+class UploadResult(NamedTuple):
+    """What became of one upload.
+
+    :param stored: the object, None if ``reason`` says why there is none.
+    """
 
     upload: Upload
-    stored: Stored | None
+    stored: StoredObject | None
     reason: str = ""
 
 
-class Reports:
-    """Tells the client how far a push has come.
+class PushProgress:
+    """Reports the progress of a push to the client.
 
     :param out: the client.
-    :param alive: is called when it has taken a message.
+    :param alive: called after each message that the client has taken.
     """
 
     def __init__(self, out: BinaryIO, alive: Callable[[], None]) -> None:
         self._out = out
         self._alive = alive
 
-    def send(self, done: int, total: int, last: Outcome | None) -> None:
-        """Tell of one file, or with None that it goes on."""
+    def send(self, done: int, total: int, last: UploadResult | None) -> None:
+        """Report one file, or a heartbeat if ``last`` is None."""
         path = last.upload.name if last else ""
         size = last.stored.size if last and last.stored else 0
         self._out.write(protocol.encode(protocol.UPLOADED, done=done, total=total, path=path, size=size))
@@ -61,10 +65,10 @@ class Reports:
 
 
 class Destination:
-    """``gs://bucket/prefix`` and what was there before.
+    """``gs://bucket/prefix`` and the objects that were there before.
 
-    :raises ValueError: if the URI is none.
-    :raises Failure: if the bucket cannot be asked.
+    :raises ValueError: if the URI has another form.
+    :raises RequestFailed: if the bucket cannot be listed.
     """
 
     def __init__(self, uri: str, storage: Storage) -> None:
@@ -74,55 +78,55 @@ class Destination:
         self._bucket = Bucket(storage, bucket)
         self._known = self._bucket.listing(self.prefix)
 
-    def bring(self, upload: Upload) -> Outcome:
-        """Upload one file; never raises for what concerns this file alone."""
+    def try_store(self, upload: Upload) -> UploadResult:
+        """Upload one file; a failure that concerns this file alone becomes a reason."""
         reason = ""
         for _ in range(_TRIES_IF_CHANGED):
             try:
-                return Outcome(upload, self.store(upload))
-            except (Changed, Failure, OSError, ValueError, KeyError) as error:
+                return UploadResult(upload, self.store(upload))
+            except (FileChanged, RequestFailed, OSError, ValueError, KeyError) as error:
                 reason = str(error)
-                if not isinstance(error, Changed):
+                if not isinstance(error, FileChanged):
                     break
-        return Outcome(upload, None, reason)
+        return UploadResult(upload, None, reason)
 
-    def store(self, upload: Upload) -> Stored:
+    def store(self, upload: Upload) -> StoredObject:
         """Upload one file.
 
-        :raises Failure: the bucket refuses.
-        :raises Changed: the file does not keep still.
+        :raises RequestFailed: if the bucket refuses.
+        :raises FileChanged: if the file is being written to.
         """
         name = self.prefix + upload.name
         content_type = mimetypes.guess_type(upload.name)[0] or "application/octet-stream"
-        with Source(upload.path, upload.growing) as source:
+        with SourceFile(upload.path, upload.growing) as source:
             source.hash()
             try:
                 stored = self._bucket.upload(source, name, self._known.get(name), content_type)
-            except Failure:
-                source.check()  # a checksum that does not fit is explained by a file that does not keep still
+            except RequestFailed:
+                source.check()  # a changing file explains a checksum that does not fit
                 raise
             self._known[name] = stored
             source.check()
             return stored
 
 
-def _nobody() -> None:
-    """Nobody has to be told that the push goes on."""
+def _ignore() -> None:
+    """Do nothing: the guard's push is no contact with Airflow."""
 
 
-def push(run: RunDir, uri: str, out: BinaryIO, alive: Callable[[], None] = _nobody) -> None:
+def push(run: RunDir, uri: str, out: BinaryIO, alive: Callable[[], None] = _ignore) -> None:
     """Push an attempt's output and log; the manifest comes last, so that its presence means complete.
 
     :param run: the attempt.
     :param uri: ``gs://bucket/prefix``.
-    :param out: gets ``uploaded`` messages, at last ``pushed``.
-    :param alive: is called whenever ``out`` has taken a message: somebody is still there.
+    :param out: receives ``uploaded`` messages, at last ``pushed``.
+    :param alive: called after each message that ``out`` has taken.
     """
     destination = Destination(uri, Storage())
     entries = output_tree.scan(run.output, destination.prefix + protocol.OUTPUT_DIR + "/")
-    reports = Reports(out, alive)
-    outcomes = _bring_all(destination, _uploads(run, entries), reports)
-    content = json.dumps(_manifest(entries, outcomes), sort_keys=True, indent=1).encode("ascii")
+    progress = PushProgress(out, alive)
+    results = _upload_all(destination, _uploads(run, entries), progress)
+    content = json.dumps(_manifest(entries, results), sort_keys=True, indent=1).encode("ascii")
     path = run.path / protocol.MANIFEST_FILE
     path.write_bytes(content)
     destination.store(Upload(protocol.MANIFEST_FILE, path))
@@ -134,45 +138,45 @@ def _uploads(run: RunDir, entries: list[output_tree.Entry]) -> list[Upload]:
     good = [entry for entry in entries if not entry.reason and not entry.target]
     uploads = [Upload(protocol.OUTPUT_DIR + "/" + entry.name, entry.path) for entry in good]
     if run.log.exists():
-        uploads.append(Upload(protocol.LOG_OBJECT, run.log, growing=state.look(run).name == state.RUNNING))
+        uploads.append(Upload(protocol.LOG_OBJECT, run.log, growing=state.observe(run).name == state.RUNNING))
     return uploads
 
 
-def _bring_all(destination: Destination, uploads: list[Upload], reports: Reports) -> list[Outcome]:
+def _upload_all(destination: Destination, uploads: list[Upload], progress: PushProgress) -> list[UploadResult]:
     """Upload a few at a time: one after the other is slow, all at once earns 503."""
-    outcomes: list[Outcome] = []
+    results: list[UploadResult] = []
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-        waiting = {pool.submit(destination.bring, upload) for upload in uploads}
+        waiting = {pool.submit(destination.try_store, upload) for upload in uploads}
         try:
             while waiting:
                 done, waiting = concurrent.futures.wait(
                     waiting, protocol.HEARTBEAT_SECS, concurrent.futures.FIRST_COMPLETED
                 )
                 for future in done:
-                    outcomes.append(future.result())
-                    reports.send(len(outcomes), len(uploads), outcomes[-1])
+                    results.append(future.result())
+                    progress.send(len(results), len(uploads), results[-1])
                 if not done:
-                    reports.send(len(outcomes), len(uploads), None)
+                    progress.send(len(results), len(uploads), None)
         except BaseException:
             for future in waiting:
                 future.cancel()
             raise
-    return sorted(outcomes, key=lambda outcome: outcome.upload.name)
+    return sorted(results, key=lambda result: result.upload.name)
 
 
-def _manifest(entries: list[output_tree.Entry], outcomes: list[Outcome]) -> dict[str, Any]:
+def _manifest(entries: list[output_tree.Entry], results: list[UploadResult]) -> dict[str, Any]:
     """No times and nothing of this machine: the same content pushed again gives the same bytes."""
     below = protocol.OUTPUT_DIR + "/"
     return {
         "version": MANIFEST_VERSION,
-        "files": [_file(outcome.upload.name, outcome.stored) for outcome in outcomes if outcome.stored],
+        "files": [_file(result.upload.name, result.stored) for result in results if result.stored],
         "links": [{"path": below + entry.name, "target": below + entry.target} for entry in entries if entry.target],
         "skipped": [{"path": below + entry.name, "reason": entry.reason} for entry in entries if entry.reason],
-        "failed": [{"path": outcome.upload.name, "reason": outcome.reason} for outcome in outcomes if outcome.reason],
+        "failed": [{"path": result.upload.name, "reason": result.reason} for result in results if result.reason],
     }
 
 
-def _file(name: str, stored: Stored) -> dict[str, Any]:
+def _file(name: str, stored: StoredObject) -> dict[str, Any]:
     return {
         "path": name,
         "size": stored.size,

@@ -1,7 +1,7 @@
-"""The restore command: a step of the supervisor before all others, on a machine that knows nothing of the run.
+"""The restore command: the supervisor's first step, which downloads the newest complete checkpoint of the run.
 
-It ends with 0 when the checkpoint directory holds the newest complete checkpoint, or there has never been one; with 74
-when the bucket does not say; with 66 when there are checkpoints and none is whole; with 75 when a later attempt lives.
+It ends with 0 when the checkpoint directory holds that checkpoint, or there has never been one; with 74 when the bucket
+cannot be read; with 66 when there are checkpoints and none can be used; with 75 when there is a later attempt.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from typing import Any
 
 import protocol
 
+from checkpoints.bucket import CheckpointBucket, Overtaken, StoredCheckpoint
 from checkpoints.local import is_blank
 from checkpoints.manifest import MANIFEST, Manifest, parse
-from checkpoints.remote import Kept, Overtaken, Remote
-from checkpoints.upload import problem_of
-from gcs.objects import Damaged
-from gcs.requests import Failure, Storage
+from checkpoints.upload import find_damage
+from gcs.objects import ObjectDamaged
+from gcs.requests import RequestFailed, Storage
 from machine.run_dir import RunDir
 
 _REFUSED = frozenset({401, 403})
 
 
 def restore(run: RunDir) -> int:
-    """Fill the checkpoint directory of a run if it is empty; returns the exit status of the step."""
+    """Fill the checkpoint directory of a run if it is empty; return the exit status of the step."""
     job = run.read(protocol.JOB_FILE) or {}
     try:
         if not is_blank(run.checkpoints):
-            _say("an earlier attempt has left its checkpoints on this machine")
+            _say("resuming from the checkpoints that an earlier attempt left on this machine")
             return protocol.EXIT_DONE
-        return _restore(run, Remote(job["checkpoints_uri"], Storage(), run))
+        return _restore(run, CheckpointBucket(job["checkpoints_uri"], Storage(), run))
     except Overtaken as error:
-        _say("%s: this one does not start" % error)
+        _say("%s: not starting this one" % error)
         run.write(protocol.MIRROR_FILE, {"fenced": True, "error": str(error)})
         return protocol.EXIT_STOPPED
-    except Failure as error:
+    except RequestFailed as error:
         if error.status in _REFUSED:
-            _say("the machine's service account may not use the run's checkpoints: %s" % error)
+            _say("the machine's service account may not use the run's checkpoints, grant it access: %s" % error)
             return protocol.EXIT_NO_ACCESS
         return _unreadable(error)
     except OSError as error:
@@ -47,76 +47,76 @@ def restore(run: RunDir) -> int:
 
 
 def _unreadable(error: Exception) -> int:
-    _say("the checkpoints cannot be read, and without them the run would start from zero: %s" % error)
+    _say("the checkpoints cannot be read; ending here, because the run would start from zero: %s" % error)
     return protocol.EXIT_STORAGE
 
 
-def _restore(run: RunDir, remote: Remote) -> int:
-    remote.claim()
-    there = remote.look()
-    for kept in there:
+def _restore(run: RunDir, bucket: CheckpointBucket) -> int:
+    bucket.claim()
+    there = bucket.list_checkpoints()
+    for stored in there:
         try:
-            manifest = _bring(run, remote, kept)
-        except (Damaged, ValueError) as error:
-            _say("passing over checkpoint %s of attempt %d: %s" % (kept.name, kept.attempt, error))
+            manifest = _fetch(run, bucket, stored)
+        except (ObjectDamaged, ValueError) as error:
+            _say("skipping checkpoint %s of attempt %d: %s" % (stored.name, stored.attempt, error))
             continue
-        _record(run, remote, kept, manifest)
+        _record(run, bucket, stored, manifest)
         return protocol.EXIT_DONE
-    if any(kept.manifest for kept in there):
-        _say("none of the checkpoints below %s is whole; remove them to start again from zero" % remote.uri)
+    if any(stored.manifest for stored in there):
+        _say("none of the checkpoints below %s can be used; remove them to start again from zero" % bucket.uri)
         return protocol.EXIT_RESUME_REFUSED
     return protocol.EXIT_DONE
 
 
-def _bring(run: RunDir, remote: Remote, kept: Kept) -> Manifest:
-    """Fetch one checkpoint beside its place and move it there once it is whole.
+def _fetch(run: RunDir, bucket: CheckpointBucket, stored: StoredCheckpoint) -> Manifest:
+    """Download one checkpoint beside its place and move it there once it is complete.
 
-    :raises Damaged: if it is not.
-    :raises ValueError: the same, said by its manifest.
+    :raises ObjectDamaged: if files are missing or damaged.
+    :raises ValueError: if its manifest is damaged, or has another version.
     """
-    if kept.manifest is None:
-        raise Damaged("it has no manifest")
-    content = remote.read(kept, MANIFEST)
+    if stored.manifest is None:
+        raise ObjectDamaged("it has no manifest")
+    content = bucket.read(stored, MANIFEST)
     manifest = parse(content)
-    problem = problem_of(content, kept)
+    problem = find_damage(content, stored)
     if problem:
-        raise Damaged(problem)
+        raise ObjectDamaged(problem)
     staging = run.run_path / ".restoring"
     shutil.rmtree(str(staging), ignore_errors=True)
-    target = staging if manifest.is_set else staging / kept.name
+    target = staging if manifest.is_file_set else staging / stored.name
     target.mkdir(mode=0o700, parents=True)
-    remote.fetch(kept, [entry.path for entry in manifest.files], target)
+    bucket.fetch(stored, [entry.path for entry in manifest.files], target)
     for name, points_to in manifest.links.items():
         (target / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.symlink(points_to, str(target / name))
-    if not manifest.is_set:
+    if not manifest.is_file_set:
         (target / MANIFEST).write_bytes(content)
-    # What is left there is half-written by its name; the directory itself is replaced in one step.
+    # Whatever is left there is half-written, as its name says; the directory is replaced in one step.
     shutil.rmtree(str(run.checkpoints))
     os.rename(str(staging), str(run.checkpoints))
     return manifest
 
 
-def _record(run: RunDir, remote: Remote, kept: Kept, manifest: Manifest) -> None:
-    path: Path = run.checkpoints if manifest.is_set else run.checkpoints / kept.name
+def _record(run: RunDir, bucket: CheckpointBucket, stored: StoredCheckpoint, manifest: Manifest) -> None:
+    path: Path = run.checkpoints if manifest.is_file_set else run.checkpoints / stored.name
     document: dict[str, Any] = {
         "path": str(path),
         "step": manifest.step,
         "saved_at": manifest.created,
-        "attempt": kept.attempt,
+        "attempt": stored.attempt,
     }
     run.write(protocol.RESTORED_FILE, document)
-    when = "" if manifest.created is None else " at " + _shown(manifest.created)
-    what = kept.name if manifest.step is None else "%s (step %d)" % (kept.name, manifest.step)
-    _say("restored checkpoint %s, saved by attempt %d%s, from %s" % (what, kept.attempt, when, remote.uri))
+    when = "" if manifest.created is None else " at " + _format_time(manifest.created)
+    what = stored.name if manifest.step is None else "%s (step %d)" % (stored.name, manifest.step)
+    _say("restored checkpoint %s, saved by attempt %d%s, from %s" % (what, stored.attempt, when, bucket.uri))
     if manifest.left_out:
-        _say("not in it, because they were written all the time: %s" % ", ".join(manifest.left_out))
+        _say("not in the checkpoint, because they never stopped changing: %s" % ", ".join(manifest.left_out))
 
 
-def _shown(instant: float) -> str:
+def _format_time(instant: float) -> str:
     return datetime.datetime.fromtimestamp(instant, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _say(text: str) -> None:
-    """Standard output is the run's log."""
+    """Write a line to the run's log, which is standard output."""
     print("airflow-tpu: " + text, flush=True)

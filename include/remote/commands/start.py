@@ -1,4 +1,4 @@
-"""The start command: unpack what arrives, take the attempt, leave a supervisor behind."""
+"""The start command: unpacks the bundle, creates the attempt, starts the supervisor."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from supervisor.process_setup import adopt_orphans
 from supervisor.supervise import Supervisor
 
 
-class Refused(ValueError):
-    """A request that cannot be fulfilled.
+class RequestRefused(ValueError):
+    """A request that is not carried out.
 
     :param reason: one word for programs.
     :param message: a sentence for people.
@@ -35,12 +35,12 @@ class Refused(ValueError):
 
 
 def start(stream: BinaryIO) -> bytes:
-    """Start what ``stream`` describes, unless it has been started; returns the answer."""
+    """Start the job that arrives on ``stream``, unless it has been started; return the answer."""
     job, archive = _receive(stream)
     try:
         run = RunDir(job.get("run_name", ""), job.get("attempt", 0))
     except ValueError as error:
-        raise Refused("bad-job", str(error)) from error
+        raise RequestRefused("bad-job", str(error)) from error
     run.run_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=str(run.run_path)))
     try:
@@ -49,7 +49,7 @@ def start(stream: BinaryIO) -> bytes:
             run.path.mkdir(mode=0o700)  # the mutex: of many starts, one gets past this line
         except FileExistsError:
             return _answer(protocol.EXISTS, run, run.read(protocol.PID_FILE) or {})
-        return _answer(protocol.STARTED, run, _take(run, job, staging))
+        return _answer(protocol.STARTED, run, _start_attempt(run, job, staging))
     finally:
         shutil.rmtree(str(staging), ignore_errors=True)
 
@@ -64,12 +64,12 @@ def _receive(stream: BinaryIO) -> tuple[dict[str, Any], bytes]:
     header = protocol.decode(stream.readline(protocol.HEADER_LIMIT))
     bundle, job = header.get("bundle"), header.get("job")
     if header["type"] != protocol.START or not isinstance(bundle, dict) or not isinstance(job, dict):
-        raise Refused("bad-request", "expected a start message with a job and a bundle")
+        raise RequestRefused("bad-request", "expected a start message with a job and a bundle")
     if not job.get("argv"):
-        raise Refused("bad-job", "argv is empty")
+        raise RequestRefused("bad-job", "argv is empty")
     archive = stream.read(int(bundle["length"]))
     if hashlib.sha256(archive).hexdigest() != bundle["sha256"]:
-        raise Refused("damaged", "%d of %d bytes arrived, or they differ" % (len(archive), bundle["length"]))
+        raise RequestRefused("damaged", "%d of %d bytes arrived, or they differ" % (len(archive), bundle["length"]))
     return job, archive
 
 
@@ -79,7 +79,7 @@ def unpack(archive: bytes, target: Path) -> None:
         for member in tar:
             parts = Path(member.name).parts
             if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir()):
-                raise Refused("bad-bundle", "refused member %r" % member.name)
+                raise RequestRefused("bad-bundle", "refused member %r" % member.name)
             path = target.joinpath(*parts)
             if member.isdir():
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,17 +91,17 @@ def unpack(archive: bytes, target: Path) -> None:
                 shutil.copyfileobj(source or io.BytesIO(), file)
 
 
-def _take(run: RunDir, job: dict[str, Any], staging: Path) -> dict[str, Any]:
-    """Fill the attempt's directory and start the supervisor; give the attempt back if that fails."""
+def _start_attempt(run: RunDir, job: dict[str, Any], staging: Path) -> dict[str, Any]:
+    """Fill the attempt's directory and start the supervisor; remove the directory if that fails."""
     try:
         os.rename(str(staging), str(run.bundle))
         run.output.mkdir(mode=0o700)
         run.checkpoints.mkdir(mode=0o700, exist_ok=True)
         (run.path / protocol.CONTACT_FILE).touch()
         run.write(protocol.JOB_FILE, job)
-        if start_guard.wanted(job):
-            # Before the run: a connection that is cut in between must not leave one unguarded.
-            start_guard.leave_behind(run)
+        if start_guard.is_needed(job):
+            # Before the run: a connection that is cut in between must not leave the TPU unguarded.
+            start_guard.launch(run)
         return _launch(run, job)
     except BaseException:
         shutil.rmtree(str(run.path), ignore_errors=True)
@@ -109,7 +109,7 @@ def _take(run: RunDir, job: dict[str, Any], staging: Path) -> dict[str, Any]:
 
 
 def _launch(run: RunDir, job: dict[str, Any]) -> dict[str, Any]:
-    """Fork twice, so that the supervisor is nobody's child; wait for its first word."""
+    """Fork twice, so that init becomes the supervisor's parent; wait for its first record."""
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
@@ -122,33 +122,35 @@ def _launch(run: RunDir, job: dict[str, Any]) -> dict[str, Any]:
     with os.fdopen(readable, "rb") as pipe:
         line = pipe.readline()
     if not line:
-        raise Refused("supervisor-failed", _complaint(run))
+        raise RequestRefused("supervisor-failed", _supervisor_error(run))
     document: dict[str, Any] = json.loads(line.decode("ascii"))
     return document
 
 
 def _supervise(run: RunDir, job: dict[str, Any], ready: int) -> None:
     try:
-        _leave_terminal(run)
+        _detach_streams(run)
         adopt_orphans()
         Supervisor(run, job).run(ready)
-    except BaseException:  # noqa: BLE001 - there is nobody above; the text is all that can be left
+    except BaseException:  # noqa: BLE001 - there is no caller; the traceback is all that can be left
         traceback.print_exc()
         processes.kill(lambda: processes.descendants(os.getpid()))
     finally:
         os._exit(0)
 
 
-def _leave_terminal(run: RunDir) -> None:
-    """Let go of the SSH session's three streams: it would wait for them, and they would die with it."""
+def _detach_streams(run: RunDir) -> None:
+    """Close the SSH session's three streams: the session would wait for them, and they would end with it."""
     nothing = os.open(os.devnull, os.O_RDWR)
     complaints = os.open(str(run.path / "supervisor.err"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for descriptor, target in ((nothing, 0), (nothing, 1), (complaints, 2)):
         os.dup2(descriptor, target)
 
 
-def _complaint(run: RunDir) -> str:
+def _supervisor_error(run: RunDir) -> str:
     try:
-        return (run.path / "supervisor.err").read_text(errors="replace")[-2000:] or "it left without a word"
+        return (run.path / "supervisor.err").read_text(errors="replace")[
+            -2000:
+        ] or "the supervisor ended without an error message"
     except OSError as error:
         return str(error)

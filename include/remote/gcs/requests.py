@@ -1,4 +1,4 @@
-"""Requests to Google: where Cloud Storage is, who we are, and which failures are worth another try."""
+"""Requests to Google's APIs: endpoint, access token, and which failures are retried."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _TRIES = 8  # about 40 s of pauses in all
 _TIMEOUT_SECS = 60.0  # silence of the server, not a whole upload
 
 
-class Failure(RuntimeError):
-    """The service said no, and would say so again.
+class RequestFailed(RuntimeError):
+    """The service refused, and would refuse again.
 
     :param status: HTTP status, 0 if there was no answer.
     :param message: what it said.
@@ -35,11 +35,11 @@ class Failure(RuntimeError):
         self.status = status
 
 
-class Unavailable(Failure):
-    """It may say something else next time."""
+class Unavailable(RequestFailed):
+    """No answer, or one that may change: worth another try."""
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """:param body: raw bytes; :meth:`json` reads them."""
 
     status: int
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
 
 class Backoff:
-    """Counts the failures in a row of one piece of work and pauses between its tries.
+    """Counts the consecutive failures of one piece of work and pauses between its tries.
 
     :param pause: waits so many seconds.
     """
@@ -63,14 +63,14 @@ class Backoff:
         self._failures = 0
 
     def failed(self, error: Unavailable) -> None:
-        """Pause before the next try, or raise ``error`` if there is none."""
+        """Pause before the next try, or raise ``error`` after the last."""
         self._failures += 1
         if self._failures >= _TRIES:
             raise error
         self._pause(random.uniform(0.5, 1.0) * min(0.25 * 2**self._failures, 16.0))  # noqa: S311 - jitter, no secret
 
     def progressed(self) -> None:
-        """The next failure is the first one again."""
+        """Forget earlier failures: the work has progressed."""
         self._failures = 0
 
 
@@ -78,7 +78,7 @@ class Service:
     """A service of Google, or an emulator of it.
 
     :param url: where it is, ``http://`` or ``https://``.
-    :param local: whether it is an emulator, which must not get a token of Google's.
+    :param local: whether it is an emulator, which must not receive a token of Google's.
     :param pause: waits so many seconds between two tries.
     """
 
@@ -90,13 +90,13 @@ class Service:
         self._opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if local else []))
 
     def backoff(self) -> Backoff:
-        """Count the failures of a new piece of work."""
+        """Return the counter of a new piece of work."""
         return Backoff(self._pause)
 
-    def request(self, method: str, url: str, body: bytes = b"", **headers: str) -> Answer:
-        """Make a request that may safely be made twice; keep trying for a while.
+    def request(self, method: str, url: str, body: bytes = b"", **headers: str) -> Response:
+        """Make a request that may safely be repeated; retry it for a while.
 
-        :raises Failure: with the last answer.
+        :raises RequestFailed: with the last answer.
         """
         backoff = self.backoff()
         while True:
@@ -105,12 +105,12 @@ class Service:
             except Unavailable as error:
                 backoff.failed(error)
 
-    def once(self, method: str, url: str, body: bytes = b"", **headers: str) -> Answer:
-        """Make one request. 308 is an answer: it says how much of an upload has been kept.
+    def once(self, method: str, url: str, body: bytes = b"", **headers: str) -> Response:
+        """Make one request. 308 is a response: it says how much of an upload has been stored.
 
         :param headers: with ``_`` for ``-``.
         :raises Unavailable: no answer, or one that may change.
-        :raises Failure: any other refusal.
+        :raises RequestFailed: any other refusal.
         """
         request = urllib.request.Request(url, data=body or None, method=method)  # noqa: S310 - checked above
         for name, value in headers.items():
@@ -121,21 +121,21 @@ class Service:
             request.add_header("Content-Length", "0")
         try:
             with self._opener.open(request, timeout=_TIMEOUT_SECS) as response:
-                return Answer(response.status, response.headers, response.read())
+                return Response(response.status, response.headers, response.read())
         except urllib.error.HTTPError as error:
             return self._refused(error)
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(0, "no answer from %s: %s" % (urllib.parse.urlsplit(url).netloc, error)) from error
 
-    def _refused(self, error: urllib.error.HTTPError) -> Answer:
+    def _refused(self, error: urllib.error.HTTPError) -> Response:
         with error:
             body = _rest(error)
         if error.code == 308:
-            return Answer(308, error.headers, body)
+            return Response(308, error.headers, body)
         if error.code == 401 and self._token is not None:
             self._token.forget()
             raise Unavailable(401, _message(body))
-        kind = Unavailable if error.code in _TRANSIENT else Failure
+        kind = Unavailable if error.code in _TRANSIENT else RequestFailed
         raise kind(error.code, _message(body))
 
 
@@ -180,7 +180,7 @@ class Token:
             return self._value
 
     def forget(self) -> None:
-        """Fetch a new one next time: this one was refused."""
+        """Drop a token that was refused, so that the next call fetches a new one."""
         with self._lock:
             self._expires = 0.0
 
@@ -203,7 +203,7 @@ def _rest(error: urllib.error.HTTPError) -> bytes:
 
 
 def _message(body: bytes) -> str:
-    """Return the sentence in an error answer, which is JSON or, from uploads, plain text."""
+    """Return the sentence in an error response, which is JSON or, from uploads, plain text."""
     try:
         return str(json.loads(body.decode("utf-8"))["error"]["message"])
     except (ValueError, KeyError, TypeError):

@@ -1,1 +1,1 @@
-"""Gives the TPU back when nobody else will."""
+"""Gives the TPU back when Airflow has vanished."""

@@ -1,8 +1,8 @@
-"""The guard command: gives the TPU back when its deadline has passed and Airflow has not been heard of since.
+"""The guard command: gives the TPU back when the deadline has passed and Airflow has made no contact since.
 
-It is started beside the supervisor and is nobody's child, so that it outlives the run, its supervisor and every SSH
-connection: an Airflow that never comes back may leave a run that has long ended. A reboot ends it; from then on only
-the expiry label of the node and whoever reaps by it are left.
+It is started beside the supervisor and outlives the run, its supervisor and every SSH connection, because the run may
+have ended long before Airflow vanished. A reboot ends it; from then on only a reaper that reads the node's expiry label
+deletes the TPU.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import protocol
 
 from commands.push import push
 from commands.stop import stop
-from gcs.requests import Failure
+from gcs.requests import RequestFailed
 from guard import own_node
-from machine import heartbeat
+from machine import deadline, heartbeat
 from machine.run_dir import RunDir
 
 _LONGEST_SLEEP_SECS = 60.0  # the deadline may be put off, and the clock be set
-_PATIENCE_SECS = 120.0  # between the answer to the delete and the end of this machine
+_DELETE_SECS = 120.0  # from the answer to the delete to the end of this machine
 _PUSHES = 3
 
 
 class Guard:
-    """Waits, looks, and at last winds everything up.
+    """Waits for the deadline and the silence of Airflow, then saves the output and deletes the TPU.
 
     :param run: the attempt.
-    :param job: names the deadline, ``abandon_secs``, the TPU and where the artifacts go.
+    :param job: has ``deadline``, ``abandon_secs``, ``own_resource`` and ``artifacts_uri``.
     """
 
     def __init__(self, run: RunDir, job: dict[str, Any]) -> None:
@@ -38,75 +38,77 @@ class Guard:
         self._abandon = float(job.get("abandon_secs", protocol.ABANDON_SECS))
         self._not_before = 0.0
 
-    def watch(self) -> None:
+    def run(self) -> None:
         """Return when there is nothing left to guard."""
-        while self.in_charge():
-            wait = self.due() - time.time()
+        while self.is_responsible():
+            wait = self.abandoned_at() - time.time()
             if wait > 0:
                 time.sleep(min(wait, _LONGEST_SLEEP_SECS))
-            elif self._wind_up():
+            elif self._give_back():
                 return
             else:
                 self._not_before = time.time() + self._abandon
 
-    def in_charge(self) -> bool:
-        """A start that failed takes its directory away; a later attempt on this machine has a guard of its own."""
+    def is_responsible(self) -> bool:
+        """Tell whether this attempt is here and the last: a failed start removes it, a later one has its own guard."""
         if not self._run.path.is_dir():
             return False
         begun = self._run.run_path.glob("attempt-*/" + protocol.JOB_FILE)
         return not any(int(path.parent.name.rpartition("-")[2]) > self._run.attempt for path in begun)
 
-    def due(self) -> float:
-        """When Airflow counts as gone for good: it has had its time after the deadline, and after its last sign."""
-        end = heartbeat.deadline(self._run, self._job)
+    def abandoned_at(self) -> float:
+        """Return the Unix time from which Airflow counts as gone: some time after deadline and last contact."""
+        end = deadline.current(self._run, self._job)
         if end is None:
             return time.time() + _LONGEST_SLEEP_SECS
-        return max(max(end, heartbeat.last_heard(self._run)) + self._abandon, self._not_before)
+        return max(max(end, heartbeat.last(self._run)) + self._abandon, self._not_before)
 
-    def _wind_up(self) -> bool:
-        """Stop, save, give back; returns whether this machine is going down."""
+    def _give_back(self) -> bool:
+        """Stop the run, upload its output, delete the TPU; return whether this machine is going down."""
         began = time.time()
-        quiet = began - heartbeat.last_heard(self._run)
-        text = "the deadline has passed, Airflow was last heard of %.0f s ago: saving what there is, then deleting %s"
-        self._say(text % (quiet, self._job["own_resource"]))
+        quiet = began - heartbeat.last(self._run)
+        text = (
+            "deadline passed and no contact with Airflow for %.0f s: uploading the output and the log, then deleting %s"
+        )
+        self._log(text % (quiet, self._job["own_resource"]))
         stop(self._run, float(self._job.get("grace_secs", 30.0)))
         self._push()
-        if heartbeat.last_heard(self._run) > began:
-            self._say("Airflow is back: this TPU is left to it")
+        if heartbeat.last(self._run) > began:
+            self._log("Airflow is back: keeping the TPU, Airflow deletes it")
             return False
-        return self._leave()
+        return self._delete_tpu()
 
     def _push(self) -> None:
-        """As the push command does; a bucket that refuses must not keep the TPU for ever."""
+        """Push like the push command, a few times only: a bucket that refuses must not keep the TPU for ever."""
         uri = self._job.get("artifacts_uri")
         for _ in range(_PUSHES if uri else 0):
             try:
-                with open(os.devnull, "wb") as nobody:
-                    push(self._run, str(uri), nobody)
+                with open(os.devnull, "wb") as unread:
+                    push(self._run, str(uri), unread)
                 return
-            except (Failure, OSError, ValueError, KeyError) as error:
-                self._say("what the run produced could not be saved: %s" % error)
+            except (RequestFailed, OSError, ValueError, KeyError) as error:
+                self._log("the output could not be uploaded, trying %d times in all: %s" % (_PUSHES, error))
                 self._pause(_LONGEST_SLEEP_SECS)
 
-    def _leave(self) -> bool:
+    def _delete_tpu(self) -> bool:
         try:
             own_node.delete(self._job["own_resource"], self._pause)
-            self._pause(_PATIENCE_SECS)
-            reason = "it was accepted, but this machine is still here"
-        except (Failure, ValueError) as error:
+            self._pause(_DELETE_SECS)
+            reason = "the delete was accepted, but this machine is still here"
+        except (RequestFailed, ValueError) as error:
             reason = str(error)
-        self._say("the TPU could not be deleted from here (%s): shutting the machine down" % reason)
+        self._log("the TPU could not be deleted from here (%s): shutting the machine down" % reason)
         reason = own_node.shut_down()
         if reason:
-            self._say("the machine could not be shut down either (%s); trying all of it again later" % reason)
+            self._log("the machine could not be shut down either (%s); trying both again later" % reason)
         return not reason
 
     def _pause(self, seconds: float) -> None:
-        """Nothing takes longer than the time that Airflow is given."""
+        """Wait, but not longer than ``abandon_secs``."""
         time.sleep(min(seconds, self._abandon))
 
-    def _say(self, text: str) -> None:
-        """Into the run's log, which goes into the bucket: nobody is there to be told."""
+    def _log(self, text: str) -> None:
+        """Write to the run's log, which goes into the bucket: there is no connection to report on."""
         try:
             with self._run.log.open("ab") as log:
                 log.write(("airflow-tpu: " + text + "\n").encode("utf-8", "backslashreplace"))
@@ -115,6 +117,6 @@ class Guard:
 
 
 def guard(run: RunDir) -> int:
-    """Guard the TPU of an attempt until it is given back or somebody else is in charge."""
-    Guard(run, run.read(protocol.JOB_FILE) or {}).watch()
+    """Guard the TPU of an attempt until it is given back, or is the concern of another guard."""
+    Guard(run, run.read(protocol.JOB_FILE) or {}).run()
     return 0

@@ -1,4 +1,4 @@
-"""The TPU that this machine belongs to: how it is given back when nobody else will do it."""
+"""The TPU that this machine belongs to: deletes it, or shuts the machine down."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import time
 from typing import Callable
 
-from gcs.requests import Failure, Service
+from gcs.requests import RequestFailed, Service
 
 _GOOGLE = "https://tpu.googleapis.com"
 # The variable of gcloud itself: https://cloud.google.com/sdk/gcloud/reference/topic/configurations
@@ -17,9 +17,9 @@ _SHUTDOWN_SECS = 60.0
 
 
 def endpoint() -> str:
-    """Base URL of the Cloud TPU API.
+    """Return the base URL of the Cloud TPU API.
 
-    :raises ValueError: if the environment names none.
+    :raises ValueError: if the environment names something else than a URL.
     """
     url = (os.environ.get(_ENDPOINT) or _GOOGLE).rstrip("/")
     if not url.startswith(("http://", "https://")):
@@ -28,27 +28,27 @@ def endpoint() -> str:
 
 
 def delete(name: str, pause: Callable[[float], object] = time.sleep) -> None:
-    """Ask Cloud TPU to delete a node, or a queued resource with its nodes, in the name of this machine's account.
+    """Ask Cloud TPU to delete a node, or a queued resource with its nodes, as this machine's service account.
 
-    :param name: full name of the resource; its nodes go with a queued resource only by force, and first.
+    :param name: full name of the resource; a queued resource is deleted together with its nodes only by force.
     :param pause: waits so many seconds between two tries.
-    :raises Failure: it was refused, or nobody answered, or there is no account to ask with.
-    :raises ValueError: if the environment names no endpoint.
+    :raises RequestFailed: if it was refused, or there was no answer, or the machine has no service account.
+    :raises ValueError: if the environment names something else than a URL as endpoint.
     """
     base = endpoint()
     service = Service(base, local=base.startswith("http://"), pause=pause)
     force = "?force=true" if "/queuedResources/" in name else ""
     try:
         service.request("DELETE", "%s/v2/%s%s" % (base, name, force))
-    except Failure as error:
+    except RequestFailed as error:
         if error.status != 404:  # gone already, as it should be
             raise
 
 
 def shut_down() -> str:
-    """Switch this machine off; returns why that did not work, empty if it did.
+    """Shut this machine down; return why that failed, empty if it did not.
 
-    A node that is switched off costs nothing more, but holds its name and its quota until somebody deletes it.
+    A node that is shut down costs nothing more, but keeps its name and its quota until it is deleted.
     """
     command = list(_SHUTDOWN) if os.geteuid() == 0 else ["sudo", "-n", *_SHUTDOWN]
     try:

@@ -1,4 +1,4 @@
-"""Which files of an output directory are pushed, and why the others are not. Nothing in it is fatal to the rest."""
+"""Which files of an output directory are pushed, and why the others are not. No entry is fatal to the others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _walk(root: Path, prefix: str) -> Iterator[Entry]:
         for name in names + links:
             yield _entry(root, Path(directory, name), prefix)
     for error in unreadable:
-        yield Entry(shown(os.path.relpath(error.filename, str(root))), Path(error.filename), _why(error))
+        yield Entry(printable(os.path.relpath(error.filename, str(root))), Path(error.filename), _read_error(error))
 
 
 def _entry(root: Path, path: Path, prefix: str) -> Entry:
@@ -58,25 +58,25 @@ def _entry(root: Path, path: Path, prefix: str) -> Entry:
         if stat.S_ISLNK(mode):
             return _link(root, path, relative, prefix)
         if not stat.S_ISREG(mode):
-            return Entry(shown(relative), path, "is no file but a %s" % _kind(mode))
-        return Entry(shown(relative), path, _objection(path, relative, prefix))
+            return Entry(printable(relative), path, "is no file but a %s" % _kind(mode))
+        return Entry(printable(relative), path, _reason_to_skip(path, relative, prefix))
     except OSError as error:
-        return Entry(shown(relative), path, _why(error))
+        return Entry(printable(relative), path, _read_error(error))
 
 
 def _link(root: Path, path: Path, relative: str, prefix: str) -> Entry:
     """A link to a file inside the tree is pushed as that file; to a directory inside, recorded; others refused."""
     target, top = os.path.realpath(str(path)), os.path.realpath(str(root))
     if os.path.commonpath([target, top]) != top:
-        return Entry(shown(relative), path, "links out of the output directory")
+        return Entry(printable(relative), path, "links out of the output directory")
     if os.path.isdir(target):
-        return Entry(shown(relative), path, target=shown(os.path.relpath(target, top)))
+        return Entry(printable(relative), path, target=printable(os.path.relpath(target, top)))
     if not os.path.isfile(target):
-        return Entry(shown(relative), path, "links to nothing that could be pushed")
-    return Entry(shown(relative), Path(target), _objection(Path(target), relative, prefix))
+        return Entry(printable(relative), path, "links to nothing that could be pushed")
+    return Entry(printable(relative), Path(target), _reason_to_skip(Path(target), relative, prefix))
 
 
-def _objection(path: Path, relative: str, prefix: str) -> str:
+def _reason_to_skip(path: Path, relative: str, prefix: str) -> str:
     """Return why a regular file cannot or must not be an object, empty if it may."""
     try:
         name = relative.encode("utf-8")
@@ -103,7 +103,7 @@ def _looks_secret(path: Path) -> bool:
         return _SECRET_TEXT.search(file.read(_SECRET_SIZE)) is not None
 
 
-def _why(error: OSError) -> str:
+def _read_error(error: OSError) -> str:
     return "cannot be read: %s" % error.strerror
 
 
@@ -112,6 +112,6 @@ def _kind(mode: int) -> str:
     return next((name for test, name in kinds if test(mode)), "special file")
 
 
-def shown(name: str) -> str:
+def printable(name: str) -> str:
     """Return a name that can be written as UTF-8, whatever bytes are in it."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Processes of this machine as /proc tells them, and how to end a tree of them without touching anybody else's."""
+"""Processes of this machine as /proc shows them, and how to end a tree of them without touching any other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Callable, List, NamedTuple
 import protocol
 
 _PROC = Path("/proc")
-_LOOKS = 20
+_ROUNDS = 20
 _FREEZE_ROUNDS = 50
 _KILL_ROUNDS = 5
 
@@ -29,7 +29,7 @@ class Process(NamedTuple):
 
     @property
     def alive(self) -> bool:
-        """A zombie answers ``kill -0`` and keeps its start time, but it runs no more."""
+        """Whether it runs: a zombie answers ``kill -0`` and keeps its start time, but does not."""
         return self.state not in "ZXx"
 
 
@@ -37,7 +37,7 @@ Finder = Callable[[], List[Process]]
 
 
 def read(pid: int) -> Process | None:
-    """Return a process, None if there is none of this number."""
+    """Return the process of this number, None if there is none."""
     try:
         text = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:
@@ -48,27 +48,27 @@ def read(pid: int) -> Process | None:
 
 
 def boot_id() -> str:
-    """Return what changes with every boot of the machine."""
+    """Return the identifier of this boot of the machine."""
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
 def is_alive(pid: object, start_time: object) -> bool:
-    """Tell whether this very process runs: the number alone may belong to another one by now."""
+    """Tell whether this very process runs: its number alone may have been given to another one."""
     if not isinstance(pid, int) or pid <= 1:
         return False
     process = read(pid)
     return process is not None and process.start_time == start_time and process.alive
 
 
-def everything() -> list[Process]:
+def list_all() -> list[Process]:
     """Return all live processes that /proc shows.
 
-    Reading takes a while, and a process may fork and die meanwhile: its child is in no list made before. So what is
-    new since the last list is read as well, until nothing is. In ascending order a parent is read before its child;
-    whoever is listed below a dead parent has been handed over to the next one by then.
+    Reading takes a while, and a process may fork and die meanwhile: its child is in no list made before. So processes
+    that are new since the last list are read as well, until there are none. In ascending order a parent is read before
+    its child; a child of a dead parent has been handed over to the next one by then.
     """
     found: dict[int, Process | None] = {}
-    for _ in range(_LOOKS):
+    for _ in range(_ROUNDS):
         new = sorted({int(name) for name in os.listdir(str(_PROC)) if name.isdigit()} - set(found))
         if not new:
             break
@@ -79,7 +79,7 @@ def everything() -> list[Process]:
 def descendants(root: int) -> list[Process]:
     """Return all live processes below one, which is not among them."""
     children: dict[int, list[Process]] = {}
-    for process in everything():
+    for process in list_all():
         children.setdefault(process.parent, []).append(process)
     found: list[Process] = []
     waiting = [root]
@@ -90,13 +90,13 @@ def descendants(root: int) -> list[Process]:
     return found
 
 
-def marked(attempt_dir: str) -> list[Process]:
+def find_marked(attempt_dir: str) -> list[Process]:
     """Return the live processes that were started for an attempt and did not empty their environment.
 
-    The environment of somebody else's process is not readable, so it never counts.
+    The environment of another user's process is not readable, so such a process never counts.
     """
     marker = (protocol.MARKER + "=" + attempt_dir).encode()
-    return [process for process in everything() if process.pid != os.getpid() and marker in _environment(process.pid)]
+    return [process for process in list_all() if process.pid != os.getpid() and marker in _environment(process.pid)]
 
 
 def _environment(pid: int) -> list[bytes]:

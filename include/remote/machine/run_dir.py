@@ -1,4 +1,8 @@
-"""Where an attempt keeps its files on the TPU VM, and how they are written without ever being seen half-written."""
+"""Where an attempt keeps its files on the TPU VM, and how they are written so that no reader sees half of one.
+
+Every JSON file of ours carries ``version``. One of another version belongs to a runner of another release: it is read
+by nobody, and the attempt is left as it is.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,11 @@ from typing import Any
 import protocol
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+_VERSION_FIELD = "version"
+
+
+class UnknownVersion(ValueError):
+    """A file was written by a runner of another release."""
 
 
 class RunDir:
@@ -19,7 +28,7 @@ class RunDir:
 
     :param run: name of the run; it becomes a directory, so only lower-case letters, digits and hyphens.
     :param attempt: number of the attempt, from 1.
-    :raises ValueError: if one of them could name another place.
+    :raises ValueError: if one of them could lead to another place.
     """
 
     def __init__(self, run: str, attempt: int) -> None:
@@ -38,12 +47,29 @@ class RunDir:
         self.checkpoints = self.run_path / protocol.CHECKPOINT_DIR
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """Return one of our JSON files, None if it is not there (yet) or holds no object."""
-        return read_json(self.path / name)
+        """Return one of our JSON files, None if it is not there (yet) or holds no object.
+
+        :raises UnknownVersion: if a runner of another release has written it.
+        """
+        document = read_json(self.path / name)
+        if document is None:
+            return None
+        version = document.pop(_VERSION_FIELD, None)
+        if version != protocol.FILES_VERSION:
+            found = "%s of attempt %d of %s has version %r" % (name, self.attempt, self.run, version)
+            raise UnknownVersion("%s, this runner reads version %d; left as it is" % (found, protocol.FILES_VERSION))
+        return document
 
     def write(self, name: str, document: dict[str, Any]) -> None:
         """Replace one of our JSON files."""
-        write_json(self.path / name, document)
+        write_json(self.path / name, versioned(document))
+
+    def check_version(self) -> None:
+        """Make sure that the attempt, if it is here, was started by a runner that this one understands.
+
+        :raises UnknownVersion: if it was not.
+        """
+        self.read(protocol.JOB_FILE)
 
     def log_size(self) -> int:
         """Bytes in the log now."""
@@ -53,14 +79,19 @@ class RunDir:
             return 0
 
     def progress(self) -> dict[str, Any] | None:
-        """What the script last wrote to its progress.json. It is not ours: anything may stand there."""
+        """Return what the script last wrote to progress.json; the file is the script's and may hold anything."""
         return read_json(self.output / protocol.PROGRESS_FILE, limit=64 * 1024)
+
+
+def versioned(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document as it is written to a file of ours."""
+    return {_VERSION_FIELD: protocol.FILES_VERSION, **document}
 
 
 def read_json(path: Path, limit: int = 1024 * 1024) -> dict[str, Any] | None:
     """Return the object in a file; None if there is no such file, or no object of at most ``limit`` bytes in it."""
     try:
-        # A FIFO of that name must not block us.
+        # A FIFO of that name must not block the reader.
         descriptor = os.open(str(path), os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             text = file.read(limit + 1)
@@ -72,7 +103,7 @@ def read_json(path: Path, limit: int = 1024 * 1024) -> dict[str, Any] | None:
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Replace a file by rename: a reader sees the old content or the new, and only the owner may read it."""
+    """Replace a file by rename: a reader sees the old content or the new; only the owner may read it."""
     descriptor, temporary = tempfile.mkstemp(prefix="." + path.name + ".", dir=str(path.parent))
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -102,8 +133,11 @@ class ReservedFile:
         os.fsync(self._descriptor)
 
     def commit(self, document: dict[str, Any]) -> None:
-        """Overwrite the reserved bytes in place and give the file its name."""
-        content = json.dumps(document).encode("ascii")
+        """Overwrite the reserved bytes in place and give the file its name.
+
+        :raises ValueError: if the content needs more bytes than are reserved.
+        """
+        content = json.dumps(versioned(document)).encode("ascii")
         if len(content) > self._size:
             raise ValueError("the result has %d bytes, %d are reserved" % (len(content), self._size))
         os.pwrite(self._descriptor, content.ljust(self._size), 0)

@@ -1,4 +1,4 @@
-"""What has become of an attempt, judged from its files and from /proc: never from one of them alone."""
+"""The state of an attempt, judged from its files and from /proc: never from one of them alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import protocol
 
-from machine import heartbeat, processes
+from machine import deadline, processes
 from machine.run_dir import RunDir
 
 ABSENT = "absent"
@@ -15,7 +15,7 @@ RUNNING = "running"
 FINISHED = "finished"
 GONE = "gone"
 
-_STARTING_SECS = 15.0  # between the directory and the supervisor's first word
+_STARTING_SECS = 15.0  # from the directory to the supervisor's first record
 
 
 class State(NamedTuple):
@@ -27,7 +27,7 @@ class State(NamedTuple):
     result: Any = None
 
 
-def look(run: RunDir) -> State:
+def observe(run: RunDir) -> State:
     """Return the state of an attempt now."""
     state = _finished(run)
     if state is not None:
@@ -41,7 +41,7 @@ def look(run: RunDir) -> State:
         return State(GONE, protocol.REBOOTED, "the machine has been rebooted since the start")
     if processes.is_alive(pid.get("supervisor_pid"), pid.get("supervisor_start_time")):
         return State(RUNNING)
-    # The supervisor may have ended, as it should, between the two looks.
+    # The supervisor may have ended well between the two readings.
     return _finished(run) or State(GONE, protocol.SUPERVISOR_DIED, "the supervisor was killed and left no result")
 
 
@@ -62,7 +62,7 @@ def _starting(run: RunDir) -> State:
 
 def describe(run: RunDir) -> dict[str, Any]:
     """Return the fields of a ``status`` message."""
-    state = look(run)
+    state = observe(run)
     delivered = run.read(protocol.DELIVERED_FILE) or {}
     return {
         "state": state.name,
@@ -73,5 +73,5 @@ def describe(run: RunDir) -> dict[str, Any]:
         "delivered": delivered.get("offset", 0),
         "progress": run.progress(),
         "mirror": run.read(protocol.MIRROR_FILE),
-        "deadline": heartbeat.deadline(run, run.read(protocol.JOB_FILE) or {}),
+        "deadline": deadline.current(run, run.read(protocol.JOB_FILE) or {}),
     }

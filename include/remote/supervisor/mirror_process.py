@@ -1,4 +1,4 @@
-"""The supervisor's side of the mirror: start it, tell it when the command has ended, read what it has achieved."""
+"""The supervisor's side of the mirror: starts it, tells it when the command has ended, reads its state."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _RUNNER = Path(__file__).resolve().parents[1] / "runner.py"
 
 
 def runner_command(name: str, run: RunDir) -> list[str]:
-    """Return the command line of one of our own commands, whatever the user's environment does to Python."""
+    """Return the command line of a command of the runner, immune to Python variables of the user's environment."""
     options = ["--run", run.run, "--attempt", str(run.attempt)]
     return [sys.executable, "-E", "-X", "utf8", str(_RUNNER), name, *options]
 
 
-class Mirroring:
-    """The mirror of one attempt; without a place for checkpoints none of it does anything.
+class MirrorProcess:
+    """The mirror of one attempt; in a job without ``checkpoints_uri`` every method does nothing.
 
     :param run: the attempt.
-    :param job: names the place.
+    :param job: has ``checkpoints_uri``.
     :param log: descriptor of the run's log.
     """
 
     def __init__(self, run: RunDir, job: dict[str, Any], log: int) -> None:
-        self.wanted = bool(job.get("checkpoints_uri"))
+        self.enabled = bool(job.get("checkpoints_uri"))
         self.overtaken = False  # another attempt has taken the run over
         self.pid = 0  # 0 while it does not run
         self._run = run
@@ -42,14 +42,14 @@ class Mirroring:
         self._status: int | None = None
 
     @property
-    def begun(self) -> bool:
-        """Whether it has ever been started: not before the directory has been restored."""
+    def started(self) -> bool:
+        """Whether it has ever been started, which happens after the restore."""
         return self._started_at is not None
 
-    def attend(self) -> None:
-        """Start the mirror, or start it again if it has died some time ago."""
+    def ensure_running(self) -> None:
+        """Start the mirror, or restart it if it died some time ago."""
         now = time.monotonic()
-        if not self.wanted or self.overtaken or self.pid:
+        if not self.enabled or self.overtaken or self.pid:
             return
         if self._started_at is not None and now - self._started_at < _AGAIN_SECS:
             return
@@ -57,7 +57,7 @@ class Mirroring:
         self._start()
 
     def _start(self) -> None:
-        """It ends by itself when nobody holds the other end of its standard input any more."""
+        """Start it with a pipe on standard input: it ends by itself when the supervisor's end is closed."""
         readable, writable = os.pipe()
         try:
             process = subprocess.Popen(runner_command("mirror", self._run), stdin=readable, stdout=self._log)
@@ -69,32 +69,32 @@ class Mirroring:
         process.returncode = 0  # the supervisor reaps it, not Popen
         self._pipe, self.pid, self._status = writable, process.pid, None
 
-    def reaped(self, pid: int, status: int) -> None:
-        """Note that a child is dead, which may have been the mirror."""
+    def note_exit(self, pid: int, status: int) -> None:
+        """Record the end of a child, which may have been the mirror."""
         if pid == self.pid:
             self.pid, self._status = 0, status
             self.overtaken = os.WIFEXITED(status) and os.WEXITSTATUS(status) == protocol.EXIT_OVERTAKEN
             os.close(self._pipe)
 
     def finish(self, trusted: bool) -> None:
-        """Have it secure what is there now and end.
+        """Have it upload what is there now and end.
 
         :param trusted: False if the command was killed, perhaps while it wrote.
         """
-        if not self.begun or self.overtaken:
+        if not self.started or self.overtaken:
             return
         if not self.pid:
             self._start()
         try:
             os.write(self._pipe, (protocol.FINISH if trusted else protocol.FINISH_KILLED) + b"\n")
         except OSError:
-            return  # it has just died; its result says so
+            return  # it has just died; its exit status says so
 
-    def result(self) -> dict[str, Any]:
-        """Return the fields of the run's result that concern checkpoints; all None without a place for them."""
+    def result_fields(self) -> dict[str, Any]:
+        """Return the fields of the run's result that concern checkpoints; all None without ``checkpoints_uri``."""
         fields: dict[str, Any] = dict.fromkeys(protocol.CHECKPOINT_FIELDS)
         fields["overtaken"] = self.overtaken
-        if self.wanted:
+        if self.enabled:
             status = self._run.read(protocol.MIRROR_FILE) or {}
             fields["overtaken"] = self.overtaken or status.get("fenced", False)
             restored = self._run.read(protocol.RESTORED_FILE) or {}

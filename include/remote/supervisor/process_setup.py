@@ -1,4 +1,4 @@
-"""What surrounds a command: its environment, its parent for life, and the signals that wake that parent up."""
+"""Sets up the processes of an attempt: the command's environment, the supervisor as its reaper, its signals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def environment(run: RunDir, job: dict[str, Any]) -> dict[str, str]:
-    """What the command finds in its environment: the login's, the client's, and the places of this attempt."""
+    """Return the command's environment: the login's, the client's, and the directories of this attempt."""
     variables = {
         "PYTHONUNBUFFERED": "1",  # a line printed is a line in the log
         "TRC_RESUME": (run.read(protocol.RESTORED_FILE) or {}).get("path", ""),
@@ -28,7 +28,7 @@ def environment(run: RunDir, job: dict[str, Any]) -> dict[str, str]:
     variables.update(os.environ)
     variables.update(job.get("environment", {}))
     if "TRC_ACCEL" in os.environ:
-        # Whoever set the machine up knows what is in it: the local cloud's TPU VMs have no TPU, and say so.
+        # The machine's own setting wins: TPU VMs of the local cloud have no TPU, and say so.
         variables["TRC_ACCEL"] = os.environ["TRC_ACCEL"]
     variables.update(
         {

@@ -1,4 +1,4 @@
-"""The start command's side of the guard: whether one is needed, and how it is left behind."""
+"""The start command's side of the guard: whether one is needed, and how it is started."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from machine.run_dir import RunDir
 from supervisor.mirror_process import runner_command
 
 
-def wanted(job: dict[str, Any]) -> bool:
-    """Whether the job says when the TPU is to be given back, and which one it is."""
+def is_needed(job: dict[str, Any]) -> bool:
+    """Tell whether the job names a TPU and when it has to be given back."""
     return bool(job.get("own_resource")) and job.get("deadline") is not None
 
 
-def leave_behind(run: RunDir) -> str:
-    """Start the guard; returns why it could not be started, empty if it was. It is no reason not to run."""
+def launch(run: RunDir) -> str:
+    """Start the guard; return why it could not be started, empty if it was. The run starts all the same."""
     try:
         with open(str(run.path / "guard.err"), "ab") as complaints:
             subprocess.Popen(

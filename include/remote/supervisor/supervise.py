@@ -1,7 +1,7 @@
 """The supervisor: parent of the user's command, alive as long as it, independent of every SSH connection.
 
-It adopts whatever the command leaves behind (``PR_SET_CHILD_SUBREAPER``, prctl(2)), so that nothing of an attempt
-outlives its result, and it writes that result into bytes it reserved before the command could fill the disk.
+It adopts the processes that the command leaves behind (``PR_SET_CHILD_SUBREAPER``, prctl(2)), so that none of them
+outlives the result, and it writes the result into bytes that it reserved before the command could fill the disk.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import protocol
 
 from machine import processes
 from machine.run_dir import ReservedFile, RunDir
-from supervisor.mirror_process import Mirroring, runner_command
+from supervisor.mirror_process import MirrorProcess, runner_command
 from supervisor.process_setup import drain, environment, wake_on_signals
-from supervisor.stall import Stall
-from supervisor.stop_policy import Stopping
+from supervisor.stall import StallDetector
+from supervisor.stop_policy import StopPolicy
 
-_SWEEP_SECS = 2.0  # what leftovers get between TERM and KILL
-_LAST_PUSH_SECS = 2.0  # what the last checkpoint gets when the grace is used up
+_LEFTOVER_SECS = 2.0  # for leftovers, from TERM to KILL
+_LAST_PUSH_SECS = 2.0  # for the last checkpoint when the grace is used up
 _UNKILLABLE_SECS = 5.0  # a process stuck in the kernel must not keep the result from being recorded
 
 
-class Ending(NamedTuple):
-    """How a step ended: one of the two is None."""
+class StepEnd(NamedTuple):
+    """Exit status or signal of a step: exactly one of them is set."""
 
     exit_code: int | None
     signal: int | None
@@ -38,63 +38,63 @@ class Ending(NamedTuple):
 class Supervisor:
     """Runs the steps of one job and records how they ended.
 
-    :param run: where the attempt lives.
+    :param run: the attempt.
     :param job: the client's job: argv, setup, environment, working_dir, grace_secs, deadline, stall_secs, artifacts.
     """
 
     def __init__(self, run: RunDir, job: dict[str, Any]) -> None:
         self._run = run
         self._job = job
-        self._stopping = Stopping(run, job)
-        self._stall = Stall(float(job.get("stall_secs") or 0.0), run.log, (run.output, run.checkpoints))
+        self._stop_policy = StopPolicy(run, job)
+        self._stall = StallDetector(float(job.get("stall_secs") or 0.0), run.log, (run.output, run.checkpoints))
         self._log = os.open(str(run.log), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._result = ReservedFile(run.path / protocol.EXIT_FILE, 4096 + 2 * len(json.dumps(job.get("artifacts", []))))
-        self._mirroring = Mirroring(run, job, self._log)
-        self._wakeup = wake_on_signals(self._stopping.ask)
+        self._mirror = MirrorProcess(run, job, self._log)
+        self._wakeup = wake_on_signals(self._stop_policy.request)
         self._step: int | None = None
         self._status: int | None = None
 
     def run(self, ready: int) -> None:
-        """Run the steps; ``ready`` is a pipe that is told about the first one."""
+        """Run the steps; the record of the first one is written to the pipe ``ready``."""
         started_at = time.time()
-        phase, ending = self._run_steps(ready)
+        phase, end = self._run_steps(ready)
         document = {
-            "exit_code": ending.exit_code,
-            "signal": ending.signal,
-            "signal_name": "" if ending.signal is None else signal.Signals(ending.signal).name,
+            "exit_code": end.exit_code,
+            "signal": end.signal,
+            "signal_name": "" if end.signal is None else signal.Signals(end.signal).name,
             "phase": phase,
-            "stopped": self._stopping.requested,
-            "stop_command": self._stopping.by_command,
-            "deadline": self._stopping.past_deadline,
+            "stopped": self._stop_policy.requested,
+            "stop_command": self._stop_policy.by_command,
+            "deadline": self._stop_policy.past_deadline,
             "stalled": self._stall.stalled,
             "stalled_secs": round(self._stall.seconds, 1),
-            "leftovers_killed": self._sweep(),
+            "leftovers_killed": self._end_leftovers(),
             "missing_artifacts": self._missing_artifacts(),
             "started_at": started_at,
             "ended_at": time.time(),
         }
-        # What happens from here on is no part of the run: the deadline may pass while its checkpoint travels.
-        self._finish_mirroring(trusted=ending.signal is None)
-        self._result.commit({**document, **self._mirroring.result(), "log_size": os.fstat(self._log).st_size})
+        # The run has ended: its deadline may pass while the last checkpoint is uploaded.
+        self._finish_mirror(trusted=end.signal is None)
+        self._result.commit({**document, **self._mirror.result_fields(), "log_size": os.fstat(self._log).st_size})
 
-    def _run_steps(self, ready: int) -> tuple[str, Ending]:
+    def _run_steps(self, ready: int) -> tuple[str, StepEnd]:
         for phase, argv in self._steps():
-            ending = self._run_step(argv, ready)
-            if phase == protocol.RUN_PHASE or ending != Ending(0, None):
+            end = self._run_step(argv, ready)
+            if phase == protocol.RUN_PHASE or end != StepEnd(0, None):
                 break
-            if self._stopping.begun:
-                return phase, Ending(protocol.EXIT_STOPPED, None)
-        return phase, ending
+            if self._stop_policy.stopping:
+                return phase, StepEnd(protocol.EXIT_STOPPED, None)
+        return phase, end
 
     def _steps(self) -> Iterator[tuple[str, list[str]]]:
-        if self._mirroring.wanted:
+        if self._mirror.enabled:
             yield protocol.RESTORE_PHASE, runner_command("restore", self._run)
-        self._mirroring.attend()
+        self._mirror.ensure_running()
         if self._job.get("setup"):
             yield protocol.SETUP_PHASE, self._job["setup"]
         yield protocol.RUN_PHASE, self._job["argv"]
 
-    def _run_step(self, argv: list[str], ready: int) -> Ending:
+    def _run_step(self, argv: list[str], ready: int) -> StepEnd:
         self._record(None)
         reserved = ReservedFile(self._run.path / protocol.PID_FILE)  # the command may fill the disk at once
         try:
@@ -108,50 +108,50 @@ class Supervisor:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            self._say("cannot start %r: %s" % (argv[0], error))
-            _tell(ready, self._record(None, reserved))
+            self._log_line("cannot start %r: %s" % (argv[0], error))
+            _notify_start(ready, self._record(None, reserved))
             absent = isinstance(error, FileNotFoundError)
-            return Ending(protocol.EXIT_NOT_FOUND if absent else protocol.EXIT_NOT_EXECUTABLE, None)
+            return StepEnd(protocol.EXIT_NOT_FOUND if absent else protocol.EXIT_NOT_EXECUTABLE, None)
         self._step, self._status = process.pid, None
-        self._stall.begin()
+        self._stall.restart()
         process.returncode = 0  # the loop below reaps it, not Popen
-        _tell(ready, self._record(process.pid, reserved))
+        _notify_start(ready, self._record(process.pid, reserved))
         return self._wait()
 
-    def _wait(self) -> Ending:
+    def _wait(self) -> StepEnd:
         while True:
             self._reap()
             if self._status is not None:
                 break
-            if self._stall.attend() or self._mirroring.overtaken:
-                self._stopping.end(self._below)
-            self._stopping.attend(self._below)
-            if self._mirroring.begun:
-                self._mirroring.attend()
-            self._sleep(min(self._stopping.longest_wait(), self._stall.wait()))
+            if self._stall.check() or self._mirror.overtaken:
+                self._stop_policy.stop(self._command_processes)
+            self._stop_policy.apply(self._command_processes)
+            if self._mirror.started:
+                self._mirror.ensure_running()
+            self._sleep(min(self._stop_policy.next_due(), self._stall.next_check()))
         if os.WIFSIGNALED(self._status):
-            return Ending(None, os.WTERMSIG(self._status))
-        return Ending(os.WEXITSTATUS(self._status), None)
+            return StepEnd(None, os.WTERMSIG(self._status))
+        return StepEnd(os.WEXITSTATUS(self._status), None)
 
     def _sleep(self, seconds: float) -> None:
         select.select([self._wakeup], [], [], max(seconds, 0.0))
         drain(self._wakeup)
 
-    def _finish_mirroring(self, trusted: bool) -> None:
-        """Give the last checkpoint what is left of the grace, and a moment if nothing is."""
-        self._mirroring.finish(trusted)
-        end = time.monotonic() + max(self._stopping.left(), _LAST_PUSH_SECS)
-        while self._mirroring.pid and time.monotonic() < end:
-            self._sleep(min(end - time.monotonic(), self._stopping.longest_wait()))
+    def _finish_mirror(self, trusted: bool) -> None:
+        """Wait for the last checkpoint as long as grace is left, and a moment if none is."""
+        self._mirror.finish(trusted)
+        end = time.monotonic() + max(self._stop_policy.grace_left(), _LAST_PUSH_SECS)
+        while self._mirror.pid and time.monotonic() < end:
+            self._sleep(min(end - time.monotonic(), self._stop_policy.next_due()))
             self._reap()
-            self._stopping.attend(list)
-            end = min(end, time.monotonic() + max(self._stopping.left(), _LAST_PUSH_SECS))
-        mirror = processes.read(self._mirroring.pid)
-        if self._mirroring.pid and mirror is not None:
+            self._stop_policy.apply(list)
+            end = min(end, time.monotonic() + max(self._stop_policy.grace_left(), _LAST_PUSH_SECS))
+        mirror = processes.read(self._mirror.pid)
+        if self._mirror.pid and mirror is not None:
             processes.send(mirror, signal.SIGKILL)
 
     def _reap(self) -> None:
-        """Collect every dead child, ours and adopted: a zombie would look alive for ever."""
+        """Reap every dead child, ours and adopted: a zombie would look alive for ever."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -161,20 +161,20 @@ class Supervisor:
                 return
             if pid == self._step:
                 self._status = status
-            self._mirroring.reaped(pid, status)
+            self._mirror.note_exit(pid, status)
 
-    def _below(self) -> list[processes.Process]:
-        """Everything of the command's: our own helper is not among it."""
+    def _command_processes(self) -> list[processes.Process]:
+        """Return all processes of the command; the mirror is not one of them."""
         self._reap()
-        return [process for process in processes.descendants(os.getpid()) if process.pid != self._mirroring.pid]
+        return [process for process in processes.descendants(os.getpid()) if process.pid != self._mirror.pid]
 
-    def _sweep(self) -> int:
-        """End what the command left behind: files must not change while they are copied."""
-        left = self._below()
+    def _end_leftovers(self) -> int:
+        """End what the command left behind, because files must not change while they are copied; return how many."""
+        left = self._command_processes()
         processes.terminate(left)
-        if processes.wait_until_none(self._below, _SWEEP_SECS):
-            processes.kill(self._below)
-            processes.wait_until_none(self._below, _UNKILLABLE_SECS)
+        if processes.wait_until_none(self._command_processes, _LEFTOVER_SECS):
+            processes.kill(self._command_processes)
+            processes.wait_until_none(self._command_processes, _UNKILLABLE_SECS)
         return len(left)
 
     def _record(self, pid: int | None, reserved: ReservedFile | None = None) -> dict[str, Any]:
@@ -192,15 +192,15 @@ class Supervisor:
             reserved.commit(document)
         return document
 
-    def _say(self, text: str) -> None:
+    def _log_line(self, text: str) -> None:
         os.write(self._log, ("airflow-tpu: " + text + "\n").encode("utf-8", "backslashreplace"))
 
     def _missing_artifacts(self) -> list[str]:
         return [pattern for pattern in self._job.get("artifacts", []) if not any(self._run.output.glob(pattern))]
 
 
-def _tell(ready: int, document: dict[str, Any]) -> None:
-    """Tell the start command, which may have died with its connection: that is no reason not to run."""
+def _notify_start(ready: int, document: dict[str, Any]) -> None:
+    """Tell the start command; if it has died with its connection, the run continues all the same."""
     try:
         os.write(ready, json.dumps(document).encode("ascii") + b"\n")
     except OSError:

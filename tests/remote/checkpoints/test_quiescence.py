@@ -12,7 +12,7 @@ import pytest
 from airflow_tpu import protocol
 from airflow_tpu.core.run.job import RunRef
 from checkpoints.manifest import MANIFEST, parse
-from checkpoints.quiescence import Stillness
+from checkpoints.quiescence import Quiescence
 from tests.remote.vault import MirroredRun, Vault
 from tests.remote.vm import until
 
@@ -97,26 +97,26 @@ def test_files_of_a_killed_writer_are_not_trusted(run: MirroredRun, vault: Vault
 
 def test_a_set_waits_until_nothing_moves(tmp_path: Path) -> None:
     """Files are taken when the last change, of whichever of them, is long enough ago."""
-    stillness = Stillness(tmp_path, still_secs=5.0)
+    quiescence = Quiescence(tmp_path, quiet_secs=5.0)
     (tmp_path / "a").write_text("1")
-    assert stillness.take(100.0, None) is None
+    assert quiescence.poll(100.0, None) is None
     (tmp_path / "b").write_text("1")
-    assert stillness.take(104.0, None) is None
-    assert stillness.take(106.0, None) is None
-    taken = stillness.take(109.0, 7)
+    assert quiescence.poll(104.0, None) is None
+    assert quiescence.poll(106.0, None) is None
+    taken = quiescence.poll(109.0, 7)
     assert taken is not None
     assert (sorted(taken.files), taken.step, taken.left_out) == (["a", "b"], 7, ())
 
 
 def test_a_file_that_never_keeps_still_is_left_out_in_the_end(tmp_path: Path) -> None:
     """A log that grows all the time holds the others up for a minute, not for ever."""
-    stillness = Stillness(tmp_path, still_secs=5.0)
+    quiescence = Quiescence(tmp_path, quiet_secs=5.0)
     (tmp_path / "model").write_text("1")
     taken = None
     for second in range(0, 66, 2):
         with (tmp_path / "events").open("a") as log:
             log.write("x")
-        taken = stillness.take(float(second), None) or taken
+        taken = quiescence.poll(float(second), None) or taken
     assert taken is not None
     assert (sorted(taken.files), taken.left_out) == (["model"], ("events",))
 
@@ -127,7 +127,7 @@ def test_temporary_names_and_links_out_are_no_part_of_a_set(tmp_path: Path) -> N
         (tmp_path / name).write_text("1")
     (tmp_path / "out").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "pipe")
-    taken = Stillness(tmp_path, still_secs=1.0).last(0.0, None, trusted=True)
+    taken = Quiescence(tmp_path, quiet_secs=1.0).final(0.0, None, trusted=True)
     assert taken is not None
     assert (list(taken.files), taken.links) == (["model"], {})
 

@@ -29,7 +29,7 @@ def test_lasting_trouble_is_told_once_and_overcome(run: MirroredRun, vault: Vaul
     run.mirrored(ref, 2)
     assert run.mirror(ref)["error"] == ""
     log = run.machine.log(ref).decode()
-    assert log.count("checkpoints cannot be mirrored for now, trying again: 403") == 1
+    assert log.count("checkpoints cannot be mirrored for now, retrying: 403") == 1
     assert log.count("checkpoints are mirrored again") == 1
 
 

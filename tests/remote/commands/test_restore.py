@@ -78,7 +78,7 @@ def test_a_torn_checkpoint_is_passed_over_for_an_older_one(
     ref = elsewhere.start(attempt=2)
     until(lambda: b"counts from 2" in elsewhere.machine.log(ref))
     log = elsewhere.machine.log(ref).decode()
-    assert f"passing over checkpoint step-0000000003 of attempt 1: {reason}" in log
+    assert f"skipping checkpoint step-0000000003 of attempt 1: {reason}" in log
     assert os.listdir(elsewhere.checkpoints) == ["step-0000000002"]
 
 

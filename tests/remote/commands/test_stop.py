@@ -1,4 +1,4 @@
-"""Stopping: all of the run, nothing but the run, as often as asked."""
+"""StopPolicy: all of the run, nothing but the run, as often as asked."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_request_during_the_setup_keeps_the_command_from_starting(machine: Mac
 
 
 def test_other_runs_and_other_processes_live_on(machine: Machine, bystander: subprocess.Popen[bytes]) -> None:
-    """Stopping one run touches neither another run of the same login nor anything else."""
+    """StopPolicy one run touches neither another run of the same login nor anything else."""
     machine.start("sleep", "1000")
     machine.start("sleep", "1000", run=OTHER)
     machine.stop(0.0)

@@ -129,7 +129,7 @@ def test_a_forgotten_run_is_ended_saved_and_given_back(oldest_machine: Machine, 
     manifest = json.loads(found["manifest.json"])
     assert [file["path"] for file in manifest["files"]] == ["log.txt", "output/model"]
     assert (manifest["failed"], manifest["skipped"]) == ([], [])
-    assert f"saving what there is, then deleting {NODE}" in found["log.txt"].decode()
+    assert f"uploading the output and the log, then deleting {NODE}" in found["log.txt"].decode()
     assert oldest_machine.result()["stopped"] is True
 
 
@@ -178,7 +178,7 @@ def test_a_machine_that_outlives_its_node_is_shut_down(machine: Machine, cloud: 
     forget(machine, cloud)
     assert switched_off(machine) == ["-h now"]
     eventually(lambda: nodes(cloud), lambda found: found == {}, PATIENCE)
-    assert "it was accepted, but this machine is still here" in machine.log().decode()
+    assert "the delete was accepted, but this machine is still here" in machine.log().decode()
 
 
 def test_an_account_that_may_not_delete_shuts_down(machine: Machine, cloud: BackgroundCloud) -> None:
@@ -228,7 +228,8 @@ def test_a_bucket_that_refuses_does_not_keep_the_tpu(machine: Machine, cloud: Ba
     cloud.cloud.faults.add({"point": "gcs.request", "match": {}, "times": 1000, "params": {"action": "403"}})
     forget(machine, cloud)
     eventually(lambda: nodes(cloud), lambda found: found == {}, PATIENCE)
-    assert "what the run produced could not be saved: 403" in text_in_log(machine, "could not be saved")
+    log = text_in_log(machine, "could not be uploaded")
+    assert "the output could not be uploaded, trying 3 times in all: 403" in log
 
 
 def test_what_fails_altogether_is_tried_again(machine: Machine, cloud: BackgroundCloud) -> None:
@@ -237,7 +238,7 @@ def test_what_fails_altogether_is_tried_again(machine: Machine, cloud: Backgroun
     switch.write_text(switch.read_text() + "exit 1\n")
     forget(machine, cloud, login={"CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": NOBODY})
     eventually(lambda: machine.switched_off, lambda calls: len(calls) >= 2, PATIENCE)
-    assert "trying all of it again later" in text_in_log(machine, "again later")
+    assert "trying both again later" in text_in_log(machine, "again later")
 
 
 def test_an_airflow_that_comes_back_keeps_its_tpu(machine: Machine, cloud: BackgroundCloud, tmp_path: Path) -> None:
@@ -245,8 +246,8 @@ def test_an_airflow_that_comes_back_keeps_its_tpu(machine: Machine, cloud: Backg
     go = tmp_path / "go"
     forget_later(machine, cloud, DEAF, grace_secs=600.0, environment={"GO": str(go)})
     with deadline_passes(machine, cloud):
-        text_in_log(machine, "saving what there is")
+        text_in_log(machine, "uploading the output")
         assert machine.status()["state"] == "running"
         go.touch()
-        text_in_log(machine, "Airflow is back: this TPU is left to it")
+        text_in_log(machine, "Airflow is back: keeping the TPU")
     assert set(saved(cloud)) == EVERYTHING

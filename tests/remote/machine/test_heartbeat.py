@@ -41,7 +41,7 @@ def test_every_command_is_a_sign_of_airflow(machine: Machine, sign: str) -> None
     """The time after which the TPU is given back begins anew with each of them, and not with the runner's own work."""
     machine.run("true")
     os.utime(machine.attempt() / protocol.CONTACT_FILE, (1000.0, 1000.0))
-    due = "print(one.due())"
+    due = "print(one.abandoned_at())"
     assert float(probe(machine, due, deadline=1500.0, abandon_secs=600.0)) == 2100.0
     before = time.time() - 1.0  # the file system's clock is a little coarser
     SIGNS[sign](machine)
@@ -72,7 +72,7 @@ def test_an_extension_postpones_everything(machine: Machine) -> None:
     assert machine.ask("extend", *named(RUN), "--deadline", repr(late))["deadline"] == late
     assert machine.ask("extend", *named(RUN), "--deadline", repr(late - 7000.0))["deadline"] == late
     assert machine.status()["deadline"] == late
-    assert float(probe(machine, "print(one.due())", deadline=late - 3600.0, abandon_secs=60.0)) == late + 60.0
+    assert float(probe(machine, "print(one.abandoned_at())", deadline=late - 3600.0, abandon_secs=60.0)) == late + 60.0
 
 
 def test_a_deadline_that_is_put_off_in_time_stops_nothing(machine: Machine) -> None:
@@ -80,11 +80,11 @@ def test_a_deadline_that_is_put_off_in_time_stops_nothing(machine: Machine) -> N
     machine.run("true", deadline=time.time() + 3600.0)
     code = (
         "import time; from supervisor import stop_policy; now = time.time(); "
-        "stop = stop_policy.Stopping(run, {'deadline': now - 1.0}); early = stop.begun; "
+        "stop = stop_policy.StopPolicy(run, {'deadline': now - 1.0}); early = stop.begun; "
         "run.write('deadline.json', {'deadline': now + 3600.0}); stop.attend(list); "
-        "late = stop_policy.Stopping(run, {'deadline': now - 1.0}); "
+        "late = stop_policy.StopPolicy(run, {'deadline': now - 1.0}); "
         "run.write('deadline.json', {'deadline': now - 0.5}); "
-        "over = stop_policy.Stopping(run, {'deadline': now - 1.0}); "
+        "over = stop_policy.StopPolicy(run, {'deadline': now - 1.0}); "
         "over.attend(list); print(early, stop.past_deadline, over.past_deadline)"
     )
     assert probe(machine, code) == "False False True"
@@ -99,10 +99,10 @@ def test_an_attempt_that_is_not_there_cannot_be_extended(machine: Machine) -> No
 def test_the_guard_of_an_earlier_attempt_leaves_the_field(machine: Machine) -> None:
     """A later attempt on the same machine is guarded by itself; a start that failed leaves nothing to guard."""
     machine.run("true")
-    assert probe(machine, "print(one.in_charge())") == "True"
+    assert probe(machine, "print(one.is_responsible())") == "True"
     machine.start("true", run=RunRef("run", 2))
-    assert probe(machine, "print(one.in_charge())") == "False"
-    gone = "import shutil; shutil.rmtree(str(run.run_path)); print(one.in_charge())"
+    assert probe(machine, "print(one.is_responsible())") == "False"
+    gone = "import shutil; shutil.rmtree(str(run.run_path)); print(one.is_responsible())"
     assert probe(machine, gone) == "False"
 
 

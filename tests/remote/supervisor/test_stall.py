@@ -10,7 +10,7 @@ import pytest
 
 from airflow_tpu.core.run.result import RunResult, classify_exit
 from airflow_tpu.errors import Budget, Retry, RunStalled
-from supervisor.stall import Stall
+from supervisor.stall import StallDetector
 from tests.remote.vm import Machine
 
 HANG = "echo step 1; exec sleep 1000"
@@ -28,18 +28,18 @@ class Watched:
         self.log, self.output, self.checkpoints = (place / name for name in ("log", "output", "checkpoints"))
         (self.output / "a" / "b").mkdir(parents=True)
         self.checkpoints.mkdir()
-        self.stall = Stall(LIMIT, self.log, (self.output, self.checkpoints), lambda: self.now)
-        self.stall.begin()
+        self.stall = StallDetector(LIMIT, self.log, (self.output, self.checkpoints), lambda: self.now)
+        self.stall.restart()
 
     def pass_by(self, seconds: float) -> bool:
         """Let time pass, looking as often as it wants; return whether it has struck."""
         end = self.now + seconds
         while self.now < end:
-            struck = self.stall.attend()
+            struck = self.stall.check()
             if struck:
                 return True
-            self.now = min(end, self.now + max(self.stall.wait(), 0.1))
-        return self.stall.attend()
+            self.now = min(end, self.now + max(self.stall.next_check(), 0.1))
+        return self.stall.check()
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_one_sign_of_life_is_enough(watched: Watched, sign: Callable[[Watched], 
 def test_a_new_step_begins_anew(watched: Watched) -> None:
     """Each step of a job counts for itself: a long installation takes nothing from the script."""
     assert not watched.pass_by(0.9 * LIMIT)
-    watched.stall.begin()
+    watched.stall.restart()
     assert not watched.pass_by(0.9 * LIMIT)
 
 
