@@ -30,7 +30,8 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "plugins"), str(ROOT)]
 
 from airflow_tpu.core.run.job import RunRef  # noqa: E402 - the packages are found through the line above
-from tests.remote.vault import MirroredRun, Vault  # noqa: E402
+from tests.remote.checkpoint_server import CheckpointServer  # noqa: E402
+from tests.remote.mirrored_run import MirroredRun  # noqa: E402
 from tests.remote.vm import Machine, processes_with, until  # noqa: E402
 
 STEP_SECS = 0.02
@@ -102,10 +103,10 @@ def series(plan: Plan, notice: bool, folder: Path) -> Cost:
     script = Path(__file__).with_name("paced_training.py")
     argv = [sys.executable, str(script), str(every), str(STEP_SECS), str(plan.save), str(journal)]
     ends = []
-    with Vault(folder / "bucket") as vault:
+    with CheckpointServer(folder / "bucket") as bucket:
         for attempt, life in enumerate([*plan.lives(), 0.0], start=1):
             machine = Machine(folder / f"machine-{attempt}", sys.executable)
-            run = MirroredRun(machine, vault, folder / "allow")
+            run = MirroredRun(machine, bucket, folder / "allow")
             ref = run.start(*argv, attempt=attempt, mirror_secs=MIRROR_SECS)
             time.sleep(max(0.0, begin(journal, attempt) + life - time.time()))
             ends.append(end(run, ref, notice))
@@ -122,7 +123,7 @@ def end(run: MirroredRun, ref: RunRef, notice: bool) -> float:
     for process in everything:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-    run.machine.end_all()
+    run.machine.kill_all()
     return instant
 
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tests.dags.conftest import cloud, private_key, run_dag
-from tests.remote.conftest import elsewhere, oldest_machine, run, vault
+from tests.remote.conftest import bucket, moved_run, oldest_machine, run
 
-__all__ = ["cloud", "elsewhere", "oldest_machine", "private_key", "run", "run_dag", "vault"]
+__all__ = ["bucket", "cloud", "moved_run", "oldest_machine", "private_key", "run", "run_dag"]

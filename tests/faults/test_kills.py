@@ -18,7 +18,7 @@ import pytest
 from airflow_tpu import protocol
 from airflow_tpu.core.run.job import RunRef
 from tests.remote.checkpoints.test_mirror_digits import DIGITS, final_state
-from tests.remote.vault import MirroredRun
+from tests.remote.mirrored_run import MirroredRun
 from tests.remote.vm import REPOSITORY, until
 
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "12"))
@@ -47,7 +47,7 @@ class Killed:
     step: int
 
 
-def kill_training(run: MirroredRun, elsewhere: MirroredRun) -> Killed:
+def kill_training(run: MirroredRun, moved_run: MirroredRun) -> Killed:
     """The script dies alone; the runner lives and says so."""
     saved = on_disk(run)
     os.kill(run.machine.recorded()["pid"], signal.SIGKILL)
@@ -57,19 +57,19 @@ def kill_training(run: MirroredRun, elsewhere: MirroredRun) -> Killed:
     return Killed(run, saved)
 
 
-def kill_everything(run: MirroredRun, elsewhere: MirroredRun) -> Killed:
+def kill_everything(run: MirroredRun, moved_run: MirroredRun) -> Killed:
     """The script dies with its runner, and nobody is left to say so; the disk stays."""
     saved = on_disk(run)
-    run.machine.end_all()
+    run.machine.kill_all()
     return Killed(run, saved)
 
 
-def kill_machine(run: MirroredRun, elsewhere: MirroredRun) -> Killed:
+def kill_machine(run: MirroredRun, moved_run: MirroredRun) -> Killed:
     """The machine is gone with its disk; what the mirror had called safe is in the bucket."""
     safe = int(until(lambda: run.mirror(RunRef("run", 1)).get("last_step"), PATIENCE) or 0)
-    run.machine.end_all()
+    run.machine.kill_all()
     shutil.rmtree(run.machine.home / protocol.ROOT_DIR)
-    return Killed(elsewhere, safe)
+    return Killed(moved_run, safe)
 
 
 Kill = Callable[[MirroredRun, MirroredRun], Killed]
@@ -120,7 +120,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_the_weights_are_those_of_an_undisturbed_run(
-    number: int, run: MirroredRun, elsewhere: MirroredRun, undisturbed: bytes
+    number: int, run: MirroredRun, moved_run: MirroredRun, undisturbed: bytes
 ) -> None:
     """Killed at a drawn step, somewhere in its work, the run goes on from a step it had saved and loses no bit."""
     draws = random.Random(number)
@@ -128,7 +128,7 @@ def test_the_weights_are_those_of_an_undisturbed_run(
     run.count_to(min(step + SLACK, STEPS))
     run.start(*LEARNING)
     until(lambda: reached(run, step), PATIENCE)
-    killed = kill(run, elsewhere)
+    killed = kill(run, moved_run)
     run.count_to(STEPS + 1)
     second = killed.heir.start(*LEARNING, attempt=2)
     finish(killed.heir, second)
@@ -139,12 +139,12 @@ def test_the_weights_are_those_of_an_undisturbed_run(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", range(3))
-def test_the_shipped_example_ends_with_the_same_bits(number: int, run: MirroredRun, elsewhere: MirroredRun) -> None:
+def test_the_shipped_example_ends_with_the_same_bits(number: int, run: MirroredRun, moved_run: MirroredRun) -> None:
     """TensorFlow's variables, optimiser and history are those of an undisturbed run, whatever was killed."""
     step = random.Random(number).randrange(20, 300)
     run.start(*DIGITS)
     until(lambda: reached(run, step), PATIENCE)
-    killed = KILLS[number](run, elsewhere)
+    killed = KILLS[number](run, moved_run)
     second = killed.heir.start(*DIGITS, attempt=2)
     finish(killed.heir, second)
     state = final_state(killed.heir)

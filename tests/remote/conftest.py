@@ -1,23 +1,16 @@
-"""What the tests of the runner and of the session share."""
+"""Machines, buckets and runs that the tests of the runner share."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import asyncssh
 import pytest
 
-from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
-from airflow_tpu.core.run.bundle import Bundle
-from localcloud.vm.driver import SSHKey, Worker, WorkerSpec, choose_driver
-from tests.remote.vault import MirroredRun, Vault
+from tests.remote.checkpoint_server import CheckpointServer
+from tests.remote.mirrored_run import MirroredRun
 from tests.remote.vm import Machine, pythons
-
-# Of the machine's own PATH nothing is needed but this interpreter and the basic tools.
-VM_PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
 
 
 @pytest.fixture
@@ -25,7 +18,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     """A home directory with the runner installed; whatever a test leaves running is ended."""
     machine = Machine(tmp_path / "home", sys.executable)
     yield machine
-    machine.end_all()
+    machine.kill_all()
 
 
 @pytest.fixture
@@ -33,74 +26,27 @@ def oldest_machine(tmp_path: Path) -> Iterator[Machine]:
     """The same with the oldest supported Python that this computer has."""
     machine = Machine(tmp_path / "home", pythons()[0])
     yield machine
-    machine.end_all()
+    machine.kill_all()
 
 
 @pytest.fixture
-def vault(tmp_path: Path) -> Iterator[Vault]:
+def bucket(tmp_path: Path) -> Iterator[CheckpointServer]:
     """An empty bucket for checkpoints; a scripted fault that did not strike is a mistake of the test."""
-    with Vault(tmp_path / "gcs") as running:
+    with CheckpointServer(tmp_path / "gcs") as running:
         yield running
     assert running.faults.unused() == []
 
 
 @pytest.fixture
-def run(oldest_machine: Machine, vault: Vault, tmp_path: Path) -> MirroredRun:
+def run(oldest_machine: Machine, bucket: CheckpointServer, tmp_path: Path) -> MirroredRun:
     """A run whose checkpoints are mirrored and which may not count yet."""
     (tmp_path / "allow").write_text("0")
-    return MirroredRun(oldest_machine, vault, tmp_path / "allow")
+    return MirroredRun(oldest_machine, bucket, tmp_path / "allow")
 
 
 @pytest.fixture
-def elsewhere(run: MirroredRun, tmp_path: Path) -> Iterator[MirroredRun]:
+def moved_run(run: MirroredRun, tmp_path: Path) -> Iterator[MirroredRun]:
     """The same run on another machine, which knows nothing of it."""
     machine = Machine(tmp_path / "other-home", run.machine.python)
-    yield MirroredRun(machine, run.vault, run.allow)
-    machine.end_all()
-
-
-@pytest.fixture(scope="session")
-def login() -> Login:
-    """A key pair of this test session."""
-    key = asyncssh.generate_private_key("ssh-ed25519")
-    return Login("ml-user", key.export_private_key().decode())
-
-
-@pytest.fixture
-def ssh_key(login: Login) -> SSHKey:
-    """Its public half, as node metadata carries it."""
-    public = asyncssh.import_private_key(login.private_key).export_public_key().decode().strip()
-    return SSHKey(login.user, public)
-
-
-@pytest.fixture
-async def worker(tmp_path: Path, ssh_key: SSHKey) -> AsyncIterator[Worker]:
-    """A TPU VM of the local cloud, in the strongest tier that works here."""
-    driver = await choose_driver("auto", 0, tmp_path / "driver")
-    environment = {"PATH": VM_PATH, "LANG": os.environ.get("LANG", "C.UTF-8")}
-    spec = WorkerSpec("n1", "us-central2-b", 0, "t1v-n-1-w-0", (ssh_key,), environment, tmp_path / "worker")
-    try:
-        yield await driver.start(spec)
-    finally:
-        await driver.close()
-
-
-@pytest.fixture
-def address(worker: Worker) -> WorkerAddress:
-    """Where the worker listens, with its host key pinned."""
-    return WorkerAddress(worker.address, worker.port, worker.host_key)
-
-
-@pytest.fixture
-def timing() -> Timing:
-    """Short bounds: a test that waits for one of them does so in seconds."""
-    return Timing(boot_window=20.0, connect=5.0, keepalive=1.0, frame=6.0, command=30.0)
-
-
-@pytest.fixture
-def bundle(tmp_path: Path) -> Bundle:
-    """A bundle with a script that prints what it is told to."""
-    script = tmp_path / "scripts" / "say.sh"
-    script.parent.mkdir()
-    script.write_text('echo "$@"\n')
-    return Bundle.build(script)
+    yield MirroredRun(machine, run.bucket, run.allow)
+    machine.kill_all()

@@ -145,7 +145,7 @@ class Machine:
         document: dict[str, Any] = json.loads((self.attempt(run) / protocol.PID_FILE).read_text())
         return document
 
-    def end_all(self) -> None:
+    def kill_all(self) -> None:
         """Kill what is left of every attempt below this home, supervisors included."""
 
         def none_left() -> bool:

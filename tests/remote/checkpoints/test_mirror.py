@@ -10,7 +10,8 @@ import pytest
 
 from airflow_tpu import protocol
 from airflow_tpu.core.run.job import RunRef
-from tests.remote.vault import MirroredRun, Vault
+from tests.remote.checkpoint_server import CheckpointServer
+from tests.remote.mirrored_run import MirroredRun
 from tests.remote.vm import Machine, processes_with, until
 
 
@@ -28,35 +29,37 @@ def command_line(pid: int) -> bytes:
         return b""
 
 
-def test_the_newest_checkpoint_is_in_the_bucket_while_the_run_goes_on(run: MirroredRun, vault: Vault) -> None:
+def test_the_newest_checkpoint_is_in_the_bucket_while_the_run_goes_on(
+    run: MirroredRun, bucket: CheckpointServer
+) -> None:
     """A checkpoint that the script commits becomes complete in the bucket, and the heartbeat says which one it is."""
     ref = run.start()
     run.mirrored(ref, 2)
-    assert vault.newest == (2, "attempt-1/000000000002.step-0000000002")
+    assert bucket.newest == (2, "attempt-1/000000000002.step-0000000002")
     assert run.mirror(ref)["pending"] is None
     assert run.mirror(ref)["error"] == ""
 
 
-def test_the_newest_three_stay(run: MirroredRun, vault: Vault) -> None:
+def test_the_newest_three_stay(run: MirroredRun, bucket: CheckpointServer) -> None:
     """Older checkpoints leave the bucket once newer ones are safe there."""
     ref = run.start()
     for step in (1, 2, 3, 4, 5):
         run.mirrored(ref, step)
-    until(lambda: vault.folders == {f"attempt-1/{step:012d}.step-{step:010d}" for step in (3, 4, 5)})
-    assert vault.steps == [3, 4, 5]
+    until(lambda: bucket.folders == {f"attempt-1/{step:012d}.step-{step:010d}" for step in (3, 4, 5)})
+    assert bucket.steps == [3, 4, 5]
 
 
-def test_a_stop_waits_until_the_last_checkpoint_is_safe(run: MirroredRun, vault: Vault) -> None:
+def test_a_stop_waits_until_the_last_checkpoint_is_safe(run: MirroredRun, bucket: CheckpointServer) -> None:
     """What the script saves when it is asked to stop is in the bucket before its result is there."""
     ref = run.start(mirror_secs=3600.0)
     run.count_to(3)
     until((run.checkpoints / "step-0000000003").exists)
     result = run.machine.stop(20.0, ref)["result"]
     assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (75, True, 4)
-    assert vault.newest == (4, "attempt-1/000000000004.step-0000000004")
+    assert bucket.newest == (4, "attempt-1/000000000004.step-0000000004")
 
 
-def test_a_killed_run_leaves_its_last_checkpoint_safe(run: MirroredRun, vault: Vault) -> None:
+def test_a_killed_run_leaves_its_last_checkpoint_safe(run: MirroredRun, bucket: CheckpointServer) -> None:
     """A command that is killed from outside has its committed checkpoint pushed before the result is there."""
     ref = run.start(mirror_secs=3600.0)
     run.count_to(2)
@@ -66,13 +69,13 @@ def test_a_killed_run_leaves_its_last_checkpoint_safe(run: MirroredRun, vault: V
     assert (result["signal"], result["checkpoint_durable"], result["last_durable_step"]) == (signal.SIGKILL, True, 2)
 
 
-def test_a_run_at_its_deadline_leaves_its_last_checkpoint_safe(run: MirroredRun, vault: Vault) -> None:
+def test_a_run_at_its_deadline_leaves_its_last_checkpoint_safe(run: MirroredRun, bucket: CheckpointServer) -> None:
     """At the deadline the script saves, and what it saves is in the bucket when the result is there."""
     run.count_to(2)
     ref = run.start(mirror_secs=3600.0, deadline=1.0)
     result = run.machine.result(ref)
     assert (result["deadline"], result["stopped"]) == (True, False)
-    assert vault.steps == ([] if result["last_durable_step"] is None else [result["last_durable_step"]])
+    assert bucket.steps == ([] if result["last_durable_step"] is None else [result["last_durable_step"]])
 
 
 def test_a_run_without_checkpoints_has_none_that_are_safe(run: MirroredRun) -> None:
@@ -81,11 +84,11 @@ def test_a_run_without_checkpoints_has_none_that_are_safe(run: MirroredRun) -> N
     assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (0, False, None)
 
 
-def test_without_a_place_nothing_is_mirrored(run: MirroredRun, vault: Vault) -> None:
+def test_without_a_place_nothing_is_mirrored(run: MirroredRun, bucket: CheckpointServer) -> None:
     """A job that names no place for checkpoints asks the bucket nothing."""
     result = run.machine.result(run.start("true", checkpoints_uri=""))
     assert {result[name] for name in protocol.CHECKPOINT_FIELDS} == {None}
-    assert vault.requests == {}
+    assert bucket.requests == {}
 
 
 def test_the_mirror_dies_with_its_supervisor(run: MirroredRun) -> None:
@@ -97,7 +100,7 @@ def test_the_mirror_dies_with_its_supervisor(run: MirroredRun) -> None:
     until(lambda: mirror_pids(run.machine) == [])
 
 
-def test_a_mirror_that_was_killed_is_replaced_for_the_last_push(run: MirroredRun, vault: Vault) -> None:
+def test_a_mirror_that_was_killed_is_replaced_for_the_last_push(run: MirroredRun, bucket: CheckpointServer) -> None:
     """When memory ran out and took the mirror, the last checkpoint still gets into the bucket."""
     ref = run.start()
     run.mirrored(ref, 1)
@@ -112,7 +115,7 @@ def test_the_mirror_is_no_leftover_of_the_command(run: MirroredRun) -> None:
     assert run.machine.result(ref)["leftovers_killed"] == 1
 
 
-def test_a_checkpoint_that_belies_its_manifest_is_not_kept(run: MirroredRun, vault: Vault) -> None:
+def test_a_checkpoint_that_belies_its_manifest_is_not_kept(run: MirroredRun, bucket: CheckpointServer) -> None:
     """A file of the right size with other content than the script's manifest says does not become a checkpoint."""
     ref = run.start()
     run.mirrored(ref, 1)
@@ -124,20 +127,35 @@ def test_a_checkpoint_that_belies_its_manifest_is_not_kept(run: MirroredRun, vau
     until(lambda: b"step-0000000002" in run.machine.log(ref))
     os.kill(run.machine.recorded()["pid"], signal.SIGKILL)
     assert run.machine.result(ref)["last_durable_step"] == 1
-    assert vault.steps == [1]
+    assert bucket.steps == [1]
     assert b"step-0000000002 is not mirrored: shards/0 has another checksum" in run.machine.log(ref)
 
 
+def test_a_checkpoint_of_another_version_is_left_alone(run: MirroredRun, bucket: CheckpointServer) -> None:
+    """A manifest that this runner cannot read is named in the log once; other checkpoints are mirrored all the same."""
+    ref = run.start()
+    run.mirrored(ref, 1)
+    foreign = shutil.copytree(run.checkpoints / "step-0000000001", run.allow.with_name("foreign"))
+    (foreign / "MANIFEST.json").write_text('{"schema_version": 2}')
+    foreign.rename(run.checkpoints / "step-0000000007")
+    run.mirrored(ref, 2)
+    result = run.machine.stop(20.0, ref)["result"]
+    assert (result["checkpoint_durable"], result["last_durable_step"]) == (True, 3)
+    assert bucket.steps == [1, 2, 3]
+    said = "checkpoint step-0000000007 is not mirrored: its manifest has version 2, this runner reads version 1"
+    assert run.machine.log(ref).decode().count(said) == 1
+
+
 @pytest.mark.parametrize("attempt", [1, 2])
-def test_a_mirror_counts_from_what_is_there(run: MirroredRun, vault: Vault, attempt: int) -> None:
+def test_a_mirror_counts_from_what_is_there(run: MirroredRun, bucket: CheckpointServer, attempt: int) -> None:
     """An attempt on the same machine uploads nothing that the bucket has already, whichever attempt had saved it."""
     ref = run.start()
     run.mirrored(ref, 1)
     run.machine.stop(20.0, ref)
-    before = vault.steps
+    before = bucket.steps
     again = RunRef("run", attempt + 1)
     run.count_to(0)
     run.start("sleep", "1000", attempt=again.attempt)
     until(lambda: run.mirror(again).get("last_step") == 2)
-    assert vault.steps == before
-    assert f"attempt-{again.attempt}" not in {folder.split("/")[0] for folder in vault.folders}
+    assert bucket.steps == before
+    assert f"attempt-{again.attempt}" not in {folder.split("/")[0] for folder in bucket.folders}

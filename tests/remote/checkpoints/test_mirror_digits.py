@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from airflow_tpu.core.run.job import RunRef
-from tests.remote.vault import MirroredRun
+from tests.remote.mirrored_run import MirroredRun
 from tests.remote.vm import REPOSITORY, until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
@@ -34,18 +34,18 @@ def finish(run: MirroredRun, ref: RunRef) -> None:
     assert run.machine.result(ref)["exit_code"] == 0, run.machine.log(ref).decode()
 
 
-def test_a_training_whose_machine_vanishes_ends_with_the_same_bits(run: MirroredRun, elsewhere: MirroredRun) -> None:
-    """Killed with its whole machine and disk, the run goes on elsewhere and equals an undisturbed one bit for bit."""
+def test_a_training_whose_machine_vanishes_ends_with_the_same_bits(run: MirroredRun, moved_run: MirroredRun) -> None:
+    """Killed with its machine and disk, the run continues on another one and equals an undisturbed one bit for bit."""
     first = run.start(*DIGITS)
     until(lambda: (run.mirror(first).get("last_step") or 0) >= 20, PATIENCE)
-    run.machine.end_all()
+    run.machine.kill_all()
     shutil.rmtree(run.machine.home / ".airflow-tpu")
-    second = elsewhere.start(*DIGITS, attempt=2)
-    finish(elsewhere, second)
-    result = elsewhere.machine.result(second)
+    second = moved_run.start(*DIGITS, attempt=2)
+    finish(moved_run, second)
+    result = moved_run.machine.result(second)
     assert 20 <= result["resumed_step"] < STEPS
     assert (result["checkpoint_durable"], result["last_durable_step"]) == (True, STEPS)
-    assert f"resuming from step {result['resumed_step']} (attempt 1 saved it" in elsewhere.machine.log(second).decode()
+    assert f"resuming from step {result['resumed_step']} (attempt 1 saved it" in moved_run.machine.log(second).decode()
     undisturbed = run.start(*DIGITS, checkpoints_uri="")
     finish(run, undisturbed)
-    assert final_state(elsewhere) == final_state(run)
+    assert final_state(moved_run) == final_state(run)

@@ -17,14 +17,14 @@ import pytest
 
 from airflow_tpu import protocol
 from airflow_tpu.core.run.manifest import Manifest
-from tests.remote.vault import Served
+from tests.remote.checkpoint_server import BucketServer
 from tests.remote.vm import RUN, Machine, named
 
 MIB = 1024 * 1024
 ODD_NAMES = ("a#1", "100%", "x%2Fy", "q?x", "a b", "[1]*", "tab\t", ".hidden", "-x", "한글", "n" * 255)
 
 
-class Bucket(Served):
+class Bucket(BucketServer):
     """A bucket of the local cloud and what a machine pushes into it."""
 
     async def push(self, machine: Machine, uri: str = "gs://art/runs/one") -> tuple[list[dict[str, Any]], Any]:

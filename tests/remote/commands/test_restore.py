@@ -9,53 +9,56 @@ from pathlib import Path
 import pytest
 
 from airflow_tpu.core.run.job import RunRef
-from tests.remote.vault import MirroredRun, Vault
+from tests.remote.checkpoint_server import CheckpointServer
+from tests.remote.mirrored_run import MirroredRun
 from tests.remote.vm import until
 
 SECOND = RunRef("run", 2)
 
 
 @pytest.fixture
-def lost(run: MirroredRun) -> MirroredRun:
+def lost_run(run: MirroredRun) -> MirroredRun:
     """A run that was killed with its machine after its third checkpoint was safe."""
     ref = run.start()
     for step in (1, 2, 3):
         run.mirrored(ref, step)
-    run.machine.end_all()
+    run.machine.kill_all()
     shutil.rmtree(run.machine.attempt().parent)
     return run
 
 
-def damage(vault: Vault, step: int, name: str, content: bytes | None) -> None:
+def damage(bucket: CheckpointServer, step: int, name: str, content: bytes | None) -> None:
     """Replace an object of a checkpoint, or delete it."""
-    blob = vault.objects[f"attempt-1/{step:012d}.step-{step:010d}/{name}"]
+    blob = bucket.objects[f"attempt-1/{step:012d}.step-{step:010d}/{name}"]
     if content is None:
         blob.delete()
     else:
         blob.upload_from_string(content)
 
 
-def test_a_new_machine_goes_on_from_the_newest_checkpoint(lost: MirroredRun, elsewhere: MirroredRun) -> None:
+def test_a_new_machine_goes_on_from_the_newest_checkpoint(lost_run: MirroredRun, moved_run: MirroredRun) -> None:
     """The second attempt finds the third step byte for byte, is told its path, and counts on from there."""
-    ref = elsewhere.start(attempt=2)
-    elsewhere.mirrored(ref, 4)
-    log = elsewhere.machine.log(ref).decode()
-    restored = elsewhere.checkpoints / "step-0000000003"
+    ref = moved_run.start(attempt=2)
+    moved_run.mirrored(ref, 4)
+    log = moved_run.machine.log(ref).decode()
+    restored = moved_run.checkpoints / "step-0000000003"
     assert f"counts from 3; TRC_RESUME={restored}\n" in log
     assert "restored checkpoint step-0000000003 (step 3), saved by attempt 1 at " in log
     assert (restored / "shards" / "0").read_text() == "state of step 3"
-    result = elsewhere.machine.stop(20.0, ref)["result"]
+    result = moved_run.machine.stop(20.0, ref)["result"]
     assert (result["resumed_step"], result["resumed_attempt"], result["last_durable_step"]) == (3, 1, 5)
     assert result["resumed_saved_at"] < result["started_at"]
 
 
-def test_attempts_never_overwrite_each_other(lost: MirroredRun, elsewhere: MirroredRun, vault: Vault) -> None:
+def test_attempts_never_overwrite_each_other(
+    lost_run: MirroredRun, moved_run: MirroredRun, bucket: CheckpointServer
+) -> None:
     """The second attempt writes below its own folder; the oldest of the first leave when newer ones are safe."""
-    ref = elsewhere.start(attempt=2)
-    elsewhere.mirrored(ref, 4)
-    until(lambda: vault.steps == [2, 3, 4])
-    assert {folder.split("/")[0] for folder in vault.folders if folder.endswith("4")} == {"attempt-2"}
-    assert {folder.split("/")[0] for folder in vault.folders if folder.endswith("3")} == {"attempt-1"}
+    ref = moved_run.start(attempt=2)
+    moved_run.mirrored(ref, 4)
+    until(lambda: bucket.steps == [2, 3, 4])
+    assert {folder.split("/")[0] for folder in bucket.folders if folder.endswith("4")} == {"attempt-2"}
+    assert {folder.split("/")[0] for folder in bucket.folders if folder.endswith("3")} == {"attempt-1"}
 
 
 @pytest.mark.parametrize(
@@ -67,99 +70,109 @@ def test_attempts_never_overwrite_each_other(lost: MirroredRun, elsewhere: Mirro
         ("MANIFEST.json", None, "it has no manifest"),
         ("MANIFEST.json", b"{", "Expecting property name"),
         ("MANIFEST.json", b'{"files": [{"path": "../x", "size": 1}]}', "its manifest names '../x'"),
+        ("MANIFEST.json", b'{"schema_version": 2}', "its manifest has version 2, this runner reads version 1"),
     ],
 )
 def test_a_torn_checkpoint_is_passed_over_for_an_older_one(
-    lost: MirroredRun, elsewhere: MirroredRun, vault: Vault, name: str, content: bytes | None, reason: str
+    lost_run: MirroredRun,
+    moved_run: MirroredRun,
+    bucket: CheckpointServer,
+    name: str,
+    content: bytes | None,
+    reason: str,
 ) -> None:
     """Whatever is wrong with the newest checkpoint is named in the log, and the one before it is restored."""
-    damage(vault, 3, name, content)
-    elsewhere.count_to(0)
-    ref = elsewhere.start(attempt=2)
-    until(lambda: b"counts from 2" in elsewhere.machine.log(ref))
-    log = elsewhere.machine.log(ref).decode()
+    damage(bucket, 3, name, content)
+    moved_run.count_to(0)
+    ref = moved_run.start(attempt=2)
+    until(lambda: b"counts from 2" in moved_run.machine.log(ref))
+    log = moved_run.machine.log(ref).decode()
     assert f"skipping checkpoint step-0000000003 of attempt 1: {reason}" in log
-    assert os.listdir(elsewhere.checkpoints) == ["step-0000000002"]
+    assert os.listdir(moved_run.checkpoints) == ["step-0000000002"]
 
 
-def test_a_step_that_was_torn_can_be_saved_again(lost: MirroredRun, elsewhere: MirroredRun, vault: Vault) -> None:
+def test_a_step_that_was_torn_can_be_saved_again(
+    lost_run: MirroredRun, moved_run: MirroredRun, bucket: CheckpointServer
+) -> None:
     """The second attempt's own checkpoint of the torn step counts, and a third machine gets it."""
-    damage(vault, 3, "shards/0", None)
-    ref = elsewhere.start(attempt=2)
-    elsewhere.mirrored(ref, 3)
-    assert vault.newest == (3, "attempt-2/000000000003.step-0000000003")
+    damage(bucket, 3, "shards/0", None)
+    ref = moved_run.start(attempt=2)
+    moved_run.mirrored(ref, 3)
+    assert bucket.newest == (3, "attempt-2/000000000003.step-0000000003")
 
 
 def test_no_whole_checkpoint_among_several_is_no_new_start(
-    lost: MirroredRun, elsewhere: MirroredRun, vault: Vault
+    lost_run: MirroredRun, moved_run: MirroredRun, bucket: CheckpointServer
 ) -> None:
     """With every checkpoint torn the attempt ends with 66 before the script starts: its work is not thrown away."""
     for step in (1, 2, 3):
-        damage(vault, step, "vocabulary", None)
-    result = elsewhere.machine.result(elsewhere.start(attempt=2))
+        damage(bucket, step, "vocabulary", None)
+    result = moved_run.machine.result(moved_run.start(attempt=2))
     assert (result["exit_code"], result["phase"]) == (66, "restore")
-    assert b"counts from" not in elsewhere.machine.log(SECOND)
+    assert b"counts from" not in moved_run.machine.log(SECOND)
 
 
 def test_a_bucket_that_may_not_be_listed_is_no_new_start(
-    lost: MirroredRun, elsewhere: MirroredRun, vault: Vault
+    lost_run: MirroredRun, moved_run: MirroredRun, bucket: CheckpointServer
 ) -> None:
     """403 on the listing ends the attempt with 77 in phase restore: no other try helps; the script is not started."""
-    vault.fault("403", op="objects.list")
-    result = elsewhere.machine.result(elsewhere.start(attempt=2))
+    bucket.fault("403", op="objects.list")
+    result = moved_run.machine.result(moved_run.start(attempt=2))
     assert (result["exit_code"], result["phase"], result["checkpoint_durable"]) == (77, "restore", False)
-    assert b"service account may not use" in elsewhere.machine.log(SECOND)
-    assert b"counts from" not in elsewhere.machine.log(SECOND)
+    assert b"service account may not use" in moved_run.machine.log(SECOND)
+    assert b"counts from" not in moved_run.machine.log(SECOND)
 
 
 @pytest.mark.soak
-def test_storage_that_is_down_is_no_new_start(elsewhere: MirroredRun, vault: Vault) -> None:
+def test_storage_that_is_down_is_no_new_start(moved_run: MirroredRun, bucket: CheckpointServer) -> None:
     """When nobody listens where the bucket should be, a bounded number of tries ends with 74 in phase restore."""
-    vault.url = "http://127.0.0.1:9"
-    ref = elsewhere.start(attempt=2)
-    until((elsewhere.machine.attempt(ref) / "exit.json").exists, 120.0)
-    result = elsewhere.machine.result(ref)
+    bucket.url = "http://127.0.0.1:9"
+    ref = moved_run.start(attempt=2)
+    until((moved_run.machine.attempt(ref) / "exit.json").exists, 120.0)
+    result = moved_run.machine.result(ref)
     assert (result["exit_code"], result["phase"]) == (74, "restore")
-    assert b"counts from" not in elsewhere.machine.log(ref)
+    assert b"counts from" not in moved_run.machine.log(ref)
 
 
-def test_short_trouble_delays_a_restore_and_no_more(lost: MirroredRun, elsewhere: MirroredRun, vault: Vault) -> None:
+def test_short_trouble_delays_a_restore_and_no_more(
+    lost_run: MirroredRun, moved_run: MirroredRun, bucket: CheckpointServer
+) -> None:
     """503 on the listing, an answer that is lost and a cut download are tried again."""
-    vault.fault("503", op="objects.list")
-    vault.fault("lose-response", method="POST", object="*attempts/2.json")
-    vault.fault("abort", op="objects.media", object="*shards/0")
-    ref = elsewhere.start(attempt=2)
-    until(lambda: b"counts from 3" in elsewhere.machine.log(ref))
+    bucket.fault("503", op="objects.list")
+    bucket.fault("lose-response", method="POST", object="*attempts/2.json")
+    bucket.fault("abort", op="objects.media", object="*shards/0")
+    ref = moved_run.start(attempt=2)
+    until(lambda: b"counts from 3" in moved_run.machine.log(ref))
 
 
-def test_checkpoints_on_the_machine_are_not_fetched_again(run: MirroredRun, vault: Vault) -> None:
+def test_checkpoints_on_the_machine_are_not_fetched_again(run: MirroredRun, bucket: CheckpointServer) -> None:
     """A second attempt on the same machine goes on from its disk, and the bucket serves nothing."""
     first = run.start()
     run.mirrored(first, 2)
     run.machine.stop(20.0, first)
     run.start(attempt=2)
     until(lambda: b"counts from 3; TRC_RESUME=None" in run.machine.log(SECOND))
-    assert vault.requests.get("objects.media", 0) == 0
+    assert bucket.requests.get("objects.media", 0) == 0
 
 
-def test_a_half_written_rest_on_the_machine_is_no_checkpoint(lost: MirroredRun, elsewhere: MirroredRun) -> None:
+def test_a_half_written_rest_on_the_machine_is_no_checkpoint(lost_run: MirroredRun, moved_run: MirroredRun) -> None:
     """What a killed attempt left under a temporary name gives way to the checkpoint from the bucket."""
-    rest = Path(elsewhere.checkpoints, ".step-0000000004.77.tmp")
+    rest = Path(moved_run.checkpoints, ".step-0000000004.77.tmp")
     rest.mkdir(parents=True)
-    ref = elsewhere.start(attempt=2)
-    until(lambda: b"counts from 3" in elsewhere.machine.log(ref))
+    ref = moved_run.start(attempt=2)
+    until(lambda: b"counts from 3" in moved_run.machine.log(ref))
     assert not rest.exists()
 
 
 def test_a_run_may_be_stopped_while_its_checkpoint_arrives(
-    lost: MirroredRun, elsewhere: MirroredRun, vault: Vault
+    lost_run: MirroredRun, moved_run: MirroredRun, bucket: CheckpointServer
 ) -> None:
     """A stop during the restore ends the attempt in that phase without starting the script."""
-    vault.faults.add(
+    bucket.faults.add(
         {"point": "gcs.request", "match": {"op": "objects.list"}, "params": {"action": "delay", "seconds": 30}}
     )
-    ref = elsewhere.start(attempt=2)
-    until(lambda: vault.faults.unused() == [])
-    result = elsewhere.machine.stop(5.0, ref)["result"]
+    ref = moved_run.start(attempt=2)
+    until(lambda: bucket.faults.unused() == [])
+    result = moved_run.machine.stop(5.0, ref)["result"]
     assert (result["phase"], result["stopped"]) == ("restore", True)
-    assert b"counts from" not in elsewhere.machine.log(ref)
+    assert b"counts from" not in moved_run.machine.log(ref)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.cloud import storage, tpu_v2
+from google.cloud import tpu_v2
+from google.cloud.storage import Bucket
 
 from airflow_tpu import protocol
 from localcloud.server import LocalCloudConfig
@@ -59,7 +60,7 @@ def nodes(cloud: BackgroundCloud) -> dict[str, str]:
     return {row["name"].rpartition("/")[2]: row["state"] for row in cloud.snapshot()["nodes"]}
 
 
-def bucket(cloud: BackgroundCloud) -> storage.Bucket:
+def bucket(cloud: BackgroundCloud) -> Bucket:
     """The bucket, by Google's own client."""
     return storage_bucket(cloud.endpoints.storage_api_endpoint, BUCKET)
 

@@ -108,7 +108,7 @@ def _small_disk(path: Path) -> str:
 
 def test_the_environment_follows_the_contract(machine: Machine) -> None:
     """The script finds the login's variables, the caller's, and the directories of its own attempt."""
-    given = {"TRC_ACCEL": "tpu", "TRC_OUTPUT_DIR": "/elsewhere", "MINE": "a b"}
+    given = {"TRC_ACCEL": "tpu", "TRC_OUTPUT_DIR": "/moved_run", "MINE": "a b"}
     machine.run("env", "-0", environment=given, grace_secs=5.0, deadline=4e9)
     found = dict(line.split("=", 1) for line in machine.log().decode().split("\0") if line)
     attempt = machine.attempt()

@@ -8,7 +8,6 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import asyncssh
 import pytest
 
 from airflow_tpu.clients.runner_session import RunSession
@@ -16,12 +15,12 @@ from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
 from airflow_tpu.core.run.bundle import Bundle, RunnerArchive
 from airflow_tpu.core.run.job import JobSpec, RunRef
 from airflow_tpu.core.run.messages import Finished, FollowMessage, Gone, Heartbeat, LogChunk, Pushed
-from airflow_tpu.errors import ConfigError, ConnectionFailed, HostKeyMismatch, LoginRefused, ProtocolMismatch
+from airflow_tpu.errors import ConnectionFailed, ProtocolMismatch
 from localcloud.clock import RealClock
 from localcloud.faults import FaultBook
 from localcloud.gcs import GCSServer
 from localcloud.vm.driver import SSHKey, Worker, WorkerSpec, choose_driver
-from tests.remote.conftest import VM_PATH
+from tests.airflow_tpu.clients.conftest import VM_PATH
 
 JOB = JobSpec("run", 1, ("bash", "./say.sh", "hello"))
 # Grows by a line ten times a second, for as long as it is let.
@@ -161,66 +160,6 @@ async def test_an_unknown_run_is_gone(address: WorkerAddress, login: Login, timi
     assert (status.state, stopped.state) == ("absent", "absent")
 
 
-async def test_another_host_key_is_refused_at_once(address: WorkerAddress, login: Login, timing: Timing) -> None:
-    """A worker that shows another key than the pinned one is not talked to, inside the boot window or not."""
-    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
-    with pytest.raises(HostKeyMismatch, match="another host key"):
-        async with RunSession(replace(address, host_key=other), login, timing):
-            pass
-
-
-async def test_the_first_key_is_pinned_for_what_follows(
-    worker: Worker, address: WorkerAddress, login: Login, timing: Timing
-) -> None:
-    """Without a known key the first one is trusted, reported, and the only one accepted afterwards."""
-    async with RunSession(replace(address, host_key=None), login, timing) as session:
-        pinned = session.address
-    assert pinned.host_key == address.host_key
-    await worker.rotate_host_key()
-    with pytest.raises(HostKeyMismatch):
-        async with RunSession(pinned, login, timing):
-            pass
-
-
-async def test_a_late_key_is_waited_for(
-    worker: Worker, address: WorkerAddress, login: Login, timing: Timing, ssh_key: SSHKey
-) -> None:
-    """A key that arrives after sshd lets the login in, as long as the boot window is open."""
-    await worker.set_keys(())
-    late = asyncio.get_running_loop().call_later(1.0, lambda: arrived.append(asyncio.ensure_future(arrive())))
-    arrived: list[asyncio.Future[None]] = []
-
-    async def arrive() -> None:
-        await worker.set_keys((ssh_key,))
-
-    async with RunSession(address, login, timing) as session:
-        await session.check()
-    assert late.when() <= asyncio.get_running_loop().time()
-    await asyncio.gather(*arrived)
-
-
-async def test_refusals_are_told_apart(worker: Worker, address: WorkerAddress, login: Login, timing: Timing) -> None:
-    """After the boot window a missing key, a closed port and a silent machine have different errors and texts."""
-    impatient = replace(timing, boot_window=0.0, connect=1.0)
-    await worker.set_keys(())
-    with pytest.raises(LoginRefused, match="OS Login"):
-        await RunSession(address, login, impatient).__aenter__()
-    await worker.refuse()
-    with pytest.raises(ConnectionFailed, match="sshd is not running"):
-        await RunSession(address, login, impatient).__aenter__()
-    await worker.accept()
-    await worker.freeze()
-    with pytest.raises(ConnectionFailed, match="firewall"):
-        await RunSession(address, login, impatient).__aenter__()
-
-
-async def test_a_damaged_private_key_is_a_configuration_error(address: WorkerAddress, timing: Timing) -> None:
-    """A key that cannot be read is reported before any connection, and not shown."""
-    with pytest.raises(ConfigError) as caught:
-        await RunSession(address, Login("ml-user", "-----BEGIN NONSENSE"), timing).__aenter__()
-    assert "NONSENSE" not in str(caught.value)
-
-
 async def test_a_push_goes_from_the_worker_to_the_bucket(
     tmp_path: Path, ssh_key: SSHKey, login: Login, timing: Timing, bundle: Bundle
 ) -> None:
@@ -271,8 +210,3 @@ async def test_many_sessions_install_the_runner_at_once(address: WorkerAddress, 
             return (await session.status(JOB.ref)).state
 
     assert await asyncio.gather(*(ask() for _ in range(6))) == ["absent"] * 6
-
-
-def test_a_login_does_not_show_its_key(login: Login) -> None:
-    """What is printed of a login, in a log or a traceback, has no key in it."""
-    assert "PRIVATE" not in repr(login)

@@ -1,38 +1,31 @@
-"""A bucket that serves while a test waits for other processes, and runs whose checkpoints are mirrored into it."""
+"""Storage servers with one bucket, for tests that wait for other processes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from google.cloud import storage
 from google.cloud.exceptions import NotFound
+from google.cloud.storage import Blob, Bucket
 
-from airflow_tpu import protocol
-from airflow_tpu.core.run.bundle import Bundle
-from airflow_tpu.core.run.job import JobSpec, RunRef
 from airflow_tpu.core.run.manifest import Manifest, verify
 from localcloud.clock import RealClock
 from localcloud.faults import FaultBook
 from localcloud.gcs import GCSServer
 from localcloud.testing import storage_bucket
-from tests.remote.vm import REPOSITORY, Machine, empty_tar, request, until
 
 PREFIX = "runs/run/checkpoints"
-URI = f"gs://vault/{PREFIX}"
-COUNTING = (sys.executable, str(Path(__file__).with_name("counting.py")))
+URI = f"gs://checkpoints/{PREFIX}"
 
 
-class Served:
-    """A storage server, as a test troubles it and counts what it was asked.
+class BucketServer:
+    """A storage server with scripted faults and a count of its requests.
 
     :param root: where it keeps its objects.
     :param bucket: name of its one bucket.
@@ -56,18 +49,18 @@ class Served:
         return requests
 
 
-class Vault(Served):
-    """A storage server in a thread of its own, with the bucket ``vault``.
+class CheckpointServer(BucketServer):
+    """A storage server in a thread of its own, with the bucket ``checkpoints``.
 
     :param root: where it keeps its objects.
     """
 
     def __init__(self, root: Path) -> None:
-        super().__init__(root, "vault")
+        super().__init__(root, "checkpoints")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
-    def __enter__(self) -> Vault:
+    def __enter__(self) -> CheckpointServer:
         self._thread.start()
         self.url = asyncio.run_coroutine_threadsafe(self.server.start(), self._loop).result()
         return self
@@ -81,12 +74,12 @@ class Vault(Served):
         self._loop.close()
 
     @property
-    def bucket(self) -> storage.Bucket:
+    def bucket(self) -> Bucket:
         """The bucket, by Google's own client."""
-        return storage_bucket(self.url, "vault")
+        return storage_bucket(self.url, "checkpoints")
 
     @property
-    def objects(self) -> dict[str, storage.Blob]:
+    def objects(self) -> dict[str, Blob]:
         """Everything below the run's prefix, by its name there."""
         return {blob.name.removeprefix(f"{PREFIX}/"): blob for blob in self.bucket.list_blobs(prefix=f"{PREFIX}/")}
 
@@ -122,47 +115,3 @@ class Vault(Served):
     def steps(self) -> list[int]:
         """Steps of the checkpoints that have a manifest, oldest first."""
         return sorted(manifest["step"] for manifest in self.manifests.values())
-
-
-@dataclass
-class MirroredRun:
-    """A run of :mod:`tests.remote.counting` (or another command) on one machine.
-
-    :param machine: where.
-    :param vault: where its checkpoints go.
-    :param allow: file with the step up to which it may count.
-    """
-
-    machine: Machine
-    vault: Vault
-    allow: Path
-
-    def start(self, *argv: str, attempt: int = 1, **fields: Any) -> RunRef:
-        """Start an attempt."""
-        environment = {"ALLOW": str(self.allow), "TRC_LIBRARY": str(REPOSITORY / "include" / "train"), "MINE": "run"}
-        fields = {"checkpoints_uri": URI, "mirror_secs": 0.1, "grace_secs": 20.0, **fields}
-        job = JobSpec("run", attempt, argv or COUNTING, environment=environment, **fields)
-        data = request(job, Bundle("", empty_tar()))
-        answer = self.machine.ask("start", data=data, STORAGE_EMULATOR_HOST=self.vault.url)
-        assert answer["type"] == protocol.STARTED, answer
-        return job.ref
-
-    def count_to(self, step: int) -> None:
-        """Let it count further."""
-        fresh = self.allow.with_name("allow.new")
-        fresh.write_text(str(step))
-        fresh.replace(self.allow)  # never seen empty
-
-    def mirror(self, run: RunRef) -> dict[str, Any]:
-        """What the mirror reports; empty before its first word."""
-        return self.machine.status(run)["mirror"] or {}
-
-    def mirrored(self, run: RunRef, step: int) -> None:
-        """Count to a step and wait until it is safe."""
-        self.count_to(step)
-        until(lambda: self.mirror(run).get("last_step") == step)
-
-    @property
-    def checkpoints(self) -> Path:
-        """The run's checkpoint directory."""
-        return self.machine.attempt().parent / protocol.CHECKPOINT_DIR
