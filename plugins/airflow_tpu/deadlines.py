@@ -18,7 +18,7 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from airflow_tpu.core.tpu.labels import RunKey
 
 if TYPE_CHECKING:
-    from airflow_tpu.stores.runs import LeaseStore
+    from airflow_tpu.stores.runs import RunStore
 
 log = logging.getLogger(__name__)
 
@@ -62,20 +62,20 @@ async def end_overdue(gcp_conn_id: str, context: Mapping[str, Any]) -> str:
     run = context["dag_run"]
     key = RunKey(run["dag_id"], run["dag_run_id"])
     try:
-        leases = await asyncio.to_thread(_leases, gcp_conn_id)
-        lease = await asyncio.to_thread(leases.find, key)
+        runs = await asyncio.to_thread(_runs, gcp_conn_id)
+        record = await asyncio.to_thread(runs.find, key)
     except cloud_failures():
         log.exception("the lease of %s cannot be read: its TPU's label decides", key.name)
         return await _end_by_label(key, gcp_conn_id)
-    if lease is None:
+    if record is None:
         return f"{key.name} holds no lease: nothing to end"
-    if lease.expires_at > dt.datetime.now(dt.UTC):
-        return f"{key.name} may go on until {lease.expires_at}"
-    log.warning("%s has passed its deadline %s: deleting its TPU", key.name, lease.expires_at)
+    if record.lease.expires_at > dt.datetime.now(dt.UTC):
+        return f"{key.name} may go on until {record.lease.expires_at}"
+    log.warning("%s has passed its deadline %s: deleting its TPU", key.name, record.lease.expires_at)
     async with await CloudTPUAsyncHook(gcp_conn_id=gcp_conn_id).client() as client:
-        census = await look_again(client, await take_census(client), own_names(client, lease))
+        census = await look_again(client, await take_census(client), own_names(client, record))
         done = await delete_seen(client, census, key)
-    await asyncio.to_thread(leases.amend, key, lambda now: noted(now, done.endings))
+    await asyncio.to_thread(runs.amend, key, lambda now: noted(now, done.endings))
     done.check()
     return f"{key.name} has passed its deadline; deleting {', '.join(end.node_id for end in done.endings) or 'nothing'}"
 
@@ -95,9 +95,9 @@ async def _end_by_label(key: RunKey, gcp_conn_id: str) -> str:
     return f"{key.name} has passed the expiry on its label; deleting {', '.join(end.node_id for end in done.endings)}"
 
 
-def _leases(gcp_conn_id: str) -> LeaseStore:
+def _runs(gcp_conn_id: str) -> RunStore:
     from airflow_tpu.hooks.artifacts import ArtifactsHook
     from airflow_tpu.stores.grants import load_grant, store_root
-    from airflow_tpu.stores.runs import LeaseStore
+    from airflow_tpu.stores.runs import RunStore
 
-    return LeaseStore(ArtifactsHook(gcp_conn_id), store_root(load_grant()))
+    return RunStore(ArtifactsHook(gcp_conn_id), store_root(load_grant()))

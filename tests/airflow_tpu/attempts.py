@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_tpu.clients.tpu_api import TPUClient
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.lifecycle.ensure_tpu import Provisioner
 from airflow_tpu.lifecycle.reachability import arrive
@@ -36,9 +36,9 @@ def script(site: Site, text: str) -> str:
     return f"gs://{BUCKET}/scripts/x.py"
 
 
-async def ready(work: Workbench, client: TPUClient) -> Lease:
+async def ready(work: Workbench, client: TPUClient) -> RunRecord:
     """A READY TPU; returns its lease."""
-    lease = work.leases.acquire(KEY, ZONE, work.deadline(now()))
-    target = await Provisioner(client, work.leases, work.ledger).ensure(work.order(), lease)
+    record = work.runs.acquire(KEY, ZONE, work.deadline(now()))
+    target = await Provisioner(client, work.runs, work.ledger).ensure(work.order(), record)
     await arrive(client, target, work.access, pace())
-    return work.leases.read(KEY)
+    return work.runs.read(KEY)

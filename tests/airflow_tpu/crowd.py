@@ -16,7 +16,7 @@ from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import Lease, RunRecord
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import TPUSpec
 from airflow_tpu.errors import GrantViolation
@@ -58,12 +58,12 @@ def store() -> ReservationStore:
 def take(mine: ReservationStore, order: Order, run: str) -> Answer:
     """Do what the lease task of a run does."""
     now = dt.datetime.now(dt.UTC)
-    lease = Lease(RunKey("tpu_train", run), "token", now + dt.timedelta(hours=1), order.spec.zone)
+    record = RunRecord(RunKey("tpu_train", run), Lease("token", now + dt.timedelta(hours=1)), order.spec.zone)
     try:
-        order.reserve(mine, NOBODY, lease, now)
+        order.reserve(mine, NOBODY, record, now)
     except GrantViolation as refusal:
-        return lease.key.digest, str(refusal)
-    return lease.key.digest, ""
+        return record.key.digest, str(refusal)
+    return record.key.digest, ""
 
 
 def order_of(spec: TPUSpec) -> Order:

@@ -21,7 +21,7 @@ from airflow_tpu.clients.tpu_messages import Stamp
 from airflow_tpu.clients.tpu_retry import CallTiming
 from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.grant.grant import DEFAULT_PREFIX, Grant
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import RunKey, labels
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.hooks.artifacts import ArtifactsHook
@@ -32,7 +32,7 @@ from airflow_tpu.lifecycle.target import Target
 from airflow_tpu.lifecycle.wait import Pace
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.reservations import ReservationStore
-from airflow_tpu.stores.runs import LeaseStore
+from airflow_tpu.stores.runs import RunStore
 from localcloud.testing import BackgroundCloud, eventually
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
@@ -86,9 +86,9 @@ class Site:
     grant: Grant
 
     @property
-    def leases(self) -> LeaseStore:
+    def runs(self) -> RunStore:
         """Where leases are kept."""
-        return LeaseStore(self.storage, ROOT)
+        return RunStore(self.storage, ROOT)
 
     @property
     def ledger(self) -> LedgerStore:
@@ -112,11 +112,11 @@ class Site:
 
     def provisioner(self, client: TPUClient) -> Provisioner:
         """What ensures a TPU."""
-        return Provisioner(client, self.leases, self.ledger)
+        return Provisioner(client, self.runs, self.ledger)
 
-    def lease(self, key: RunKey = KEY) -> Lease:
+    def lease(self, key: RunKey = KEY) -> RunRecord:
         """Take the lease (again)."""
-        return self.leases.acquire(key, ZONE, now() + dt.timedelta(hours=1))
+        return self.runs.acquire(key, ZONE, now() + dt.timedelta(hours=1))
 
     def order(self, queued: bool = False, **changes: Any) -> Order:
         """An order of one spot v2-8."""
@@ -131,9 +131,9 @@ class Site:
 
     async def create(self, client: TPUClient, queued: bool = False, node_id: str = "n-1") -> str:
         """Ask for one TPU with everything that marks it as ours, past lease and ledger; returns the operation."""
-        order, lease = self.order(queued), self.lease()
-        permit = order.permit(await take_census(client), lease, now())
-        stamp = Stamp(node_id, labels(KEY, lease.stamp), order.ssh_keys, "6f1f8b2e-6d0b-4b43-9f6f-1f4a3c8f6a11")
+        order, record = self.order(queued), self.lease()
+        permit = order.permit(await take_census(client), record, now())
+        stamp = Stamp(node_id, labels(KEY, record.stamp), order.ssh_keys, "6f1f8b2e-6d0b-4b43-9f6f-1f4a3c8f6a11")
         return await client.create(order.spec, stamp, permit)
 
     def foreign_node(self, node_id: str, labels: Mapping[str, str] | None = None) -> None:

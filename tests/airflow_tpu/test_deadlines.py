@@ -25,7 +25,7 @@ def context() -> dict[str, object]:
 async def start(site: Site, client: TPUClient, expires_at: dt.datetime) -> None:
     """A READY TPU of the run, with a lease that ends then."""
     await until_ready(client, await site.ensure(client), pace())
-    site.leases.acquire(KEY, ZONE, expires_at)
+    site.runs.acquire(KEY, ZONE, expires_at)
 
 
 async def test_overdue_run_loses_its_tpu(site: Site, client: TPUClient) -> None:

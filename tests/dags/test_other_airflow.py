@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from google.cloud import tpu_v2
 
-from airflow_tpu.core.run.run_record import Holder, Lease
+from airflow_tpu.core.run.run_record import Holder, RunRecord
 from airflow_tpu.core.tpu.labels import RunKey, labels
 from airflow_tpu.hooks.artifacts import ArtifactsHook
 from airflow_tpu.stores.grants import load_grant, store_root
-from airflow_tpu.stores.runs import LeaseStore
+from airflow_tpu.stores.runs import RunStore
 from localcloud.testing import BackgroundCloud
 from tests.dags.evidence import api_calls, events, names_left
 
@@ -25,26 +25,26 @@ KEY = RunKey("tpu_train", f"manual__{DATE.isoformat()}")
 ZONE = "us-central1-f"
 
 
-def leases() -> LeaseStore:
+def runs() -> RunStore:
     """Leases of the grant, as the tasks see them."""
-    return LeaseStore(ArtifactsHook(), store_root(load_grant()))
+    return RunStore(ArtifactsHook(), store_root(load_grant()))
 
 
-def taken_elsewhere(cloud: BackgroundCloud) -> Lease:
+def taken_elsewhere(cloud: BackgroundCloud) -> RunRecord:
     """The lease and the living TPU of a DAG run of these ids in another Airflow."""
     now = dt.datetime.now(dt.UTC)
     elsewhere = Holder(now - dt.timedelta(minutes=5), 0, "http://composer")
-    lease = leases().acquire(KEY, ZONE, now + dt.timedelta(hours=1), elsewhere)
-    lease = leases().update(lease, Lease.next_incarnation)
+    record = runs().acquire(KEY, ZONE, now + dt.timedelta(hours=1), elsewhere)
+    record = runs().update(record, RunRecord.next_incarnation)
     node = {
         "accelerator_type": "v2-8",
         "runtime_version": "tpu-ubuntu2204-base",
-        "labels": labels(KEY, lease.stamp),
+        "labels": labels(KEY, record.stamp),
     }
     parent = f"projects/local-project/locations/{ZONE}"
-    request = tpu_v2.CreateNodeRequest(parent=parent, node_id=lease.node_id, node=node)
+    request = tpu_v2.CreateNodeRequest(parent=parent, node_id=record.node_id, node=node)
     cloud.call(lambda: cloud.cloud.state.methods["Tpu/CreateNode"](request))
-    return lease
+    return record
 
 
 def run_here() -> Any:
@@ -62,12 +62,12 @@ def test_run_of_the_same_ids_elsewhere_is_left_alone(
     cloud: BackgroundCloud, run_dag: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The second run fails at its lease, says whose it is, and neither creates, adopts nor deletes anything."""
-    lease = taken_elsewhere(cloud)
+    record = taken_elsewhere(cloud)
     run = run_here()
     states = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
     assert (run.run_id, str(run.state)) == (KEY.run_id, "failed")
     assert (states["lease"], states["create"], states["delete"]) == ("failed", "upstream_failed", "upstream_failed")
     assert "in http://composer holds its lease until" in capfd.readouterr().out
     assert {"DeleteNode", "UpdateNode", "CreateQueuedResource"}.isdisjoint(api_calls(cloud))
-    assert (names_left(cloud), events(cloud, "opened")) == ([lease.node_id], [])
-    assert leases().read(KEY) == lease
+    assert (names_left(cloud), events(cloud, "opened")) == ([record.node_id], [])
+    assert runs().read(KEY) == record

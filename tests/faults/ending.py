@@ -34,8 +34,8 @@ def settle(project: Project) -> None:
         f"the API still knows {known}"
     )
     keeps = {name: text for name, (_, text) in project.bucket.objects.items()}
-    leases = [name for name in keeps if name.startswith("trc/leases/")]
-    assert not leases, project.story(f"leases are left: {leases}")
+    runs = [name for name in keeps if name.startswith("trc/leases/")]
+    assert not runs, project.story(f"leases are left: {runs}")
     reserved = json.loads(keeps.get("trc/reservations.json", '{"reservations": []}'))["reservations"]
     assert not reserved, project.story(f"still reserved: {reserved}")
     _compare(project, keeps)

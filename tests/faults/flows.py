@@ -10,7 +10,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import cast
 
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import (
@@ -31,7 +31,7 @@ from airflow_tpu.lifecycle.reap import (
     Reaped,
     RunState,
     close_forgotten,
-    forget_leases,
+    forget_runs,
     lease_states,
     note,
     reap,
@@ -44,7 +44,7 @@ from airflow_tpu.lifecycle.target import Target
 from airflow_tpu.lifecycle.wait import Arrival, Pace, until_gone, until_ready
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.reservations import ReservationStore
-from airflow_tpu.stores.runs import LeaseStore
+from airflow_tpu.stores.runs import RunStore
 from tests.faults.paper_wire import PaperChannel, PaperClient, PaperStorage
 from tests.faults.turns import Killed, Process
 
@@ -71,9 +71,9 @@ class Station:
     storage: PaperStorage
 
     @property
-    def leases(self) -> LeaseStore:
+    def runs(self) -> RunStore:
         """Where leases are kept."""
-        return LeaseStore(cast(ArtifactsHook, self.storage), ROOT, clock=self.process.clock)
+        return RunStore(cast(ArtifactsHook, self.storage), ROOT, clock=self.process.clock)
 
     @property
     def ledger(self) -> LedgerStore:
@@ -103,19 +103,19 @@ def lease(station: Station, key: RunKey, order: Order) -> None:
 
     now = station.now()
     census = station.process.run(ask())
-    taken = station.leases.acquire(key, order.spec.zone, now + TERM)
+    taken = station.runs.acquire(key, order.spec.zone, now + TERM)
     try:
         order.reserve(station.reservations, census, taken, now)
     except GrantError:
         if taken.incarnation == 0:
-            station.leases.release(key)
+            station.runs.release(key)
         raise
 
 
 def train(station: Station, key: RunKey, order: Order, seconds: float) -> None:
     """Make sure of the TPU, wait for it, use it."""
-    held = station.leases.read(key)
-    if held.expires_at <= station.now():
+    held = station.runs.read(key)
+    if held.lease.expires_at <= station.now():
         raise DeadlineExceeded("the lease has ended")
     try:
         arrival = station.process.run(_provide(station, order, held))
@@ -125,24 +125,24 @@ def train(station: Station, key: RunKey, order: Order, seconds: float) -> None:
         raise
     node_id = arrival.view.node_id
     if held.life(node_id).ready_at is None:
-        held = station.leases.update(
+        held = station.runs.update(
             held, lambda now: now.with_life(node_id, ready_at=arrival.ready_at, source=arrival.source)
         )
     station.process.sleep(seconds)
 
 
-async def _provide(station: Station, order: Order, held: Lease) -> Arrival:
+async def _provide(station: Station, order: Order, held: RunRecord) -> Arrival:
     async with station.client() as client:
-        target: Target = await Provisioner(client, station.leases, station.ledger).ensure(order, held)
-        return await until_ready(client, target, Pace(POLL, held.expires_at))
+        target: Target = await Provisioner(client, station.runs, station.ledger).ensure(order, held)
+        return await until_ready(client, target, Pace(POLL, held.lease.expires_at))
 
 
-def kill(station: Station, held: Lease) -> None:
+def kill(station: Station, held: RunRecord) -> None:
     """Delete what carries this attempt's token: because it gives up, or because somebody ends it, at any later time."""
 
     async def end() -> None:
         async with station.client() as client:
-            await abandon(client, station.leases, station.ledger, held.key, held.token)
+            await abandon(client, station.runs, station.ledger, held.key, held.lease.token)
 
     station.process.run(end())
 
@@ -161,15 +161,15 @@ def teardown(station: Station, key: RunKey) -> None:
     until = station.now() + GONE_WITHIN
     asked = station.process.run(ask(set()))
     with contextlib.suppress(LeaseLost):
-        station.leases.update(station.leases.read(key), lambda now: noted(now, asked.endings))
+        station.runs.update(station.runs.read(key), lambda now: noted(now, asked.endings))
     asked.check()
     names = names_of(station.ledger.open_records(key))
     station.process.run(gone(until))
-    known = station.leases.find(key)
+    known = station.runs.find(key)
     if unseen := close_incarnations(station.ledger, known, key, settled(noted_ends(known), asked.endings)):
         station.process.run(ask(names_of(unseen))).check_none()
     station.reservations.release(key.digest)
-    station.leases.release(key)
+    station.runs.release(key)
 
 
 def reaper(station: Station, run_state: RunState) -> None:
@@ -195,10 +195,10 @@ def reaper(station: Station, run_state: RunState) -> None:
     opened = station.ledger.open_records()
     census = station.process.run(look_for_the_unlisted())
     reserved = station.reservations.readable()
-    states = lease_states(station.leases, run_state)
+    states = lease_states(station.runs, run_state)
     done = station.process.run(act())
-    note(station.ledger, station.leases, done)
+    note(station.ledger, station.runs, done)
     left = station.process.run(look_for_the_rest())
-    close_forgotten(station.ledger, station.leases, states, left, opened, done.endings)
+    close_forgotten(station.ledger, station.runs, states, left, opened, done.endings)
     release_forgotten(station.reservations, reserved, states, left)
-    forget_leases(station.leases, states, left)
+    forget_runs(station.runs, states, left)

@@ -14,7 +14,7 @@ from google.cloud import tpu_v2
 from airflow_tpu.clients.tpu_messages import to_queued_view, to_view
 from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.grant.grant import Grant
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import RunKey, incarnation_of, run_of, token_of
 from airflow_tpu.core.tpu.spec import Phase, Tier, TPUSpec
 from airflow_tpu.lifecycle.ensure_tpu import Order
@@ -89,7 +89,7 @@ class Project:
         self.bucket = PaperBucket()
         self.processes: list[Process] = []
         self.states = dict.fromkeys(RUNS, "running")
-        self.leases: list[Lease] = []
+        self.runs: list[RunRecord] = []
         self.late: set[str] = set()
         self.vanished: set[str] = set()
         self.preempted: set[str] = set()
@@ -169,17 +169,17 @@ class Project:
 
     # -- what is known at any moment -------------------------------------------------------------------------------
 
-    def lease(self, key: RunKey) -> Lease | None:
+    def record(self, key: RunKey) -> RunRecord | None:
         """The lease object as it is."""
         found = self.bucket.objects.get(f"trc/leases/{key.name}.json")
-        return Lease.from_json(json.loads(found[1])) if found else None
+        return RunRecord.from_json(json.loads(found[1])) if found else None
 
     def _note(self, writer: Process) -> None:
         for key in RUNS:
-            lease = self.lease(key)
-            if lease is not None and lease.token not in {known.token for known in self.leases}:
-                self.leases.append(lease)
-            self.noted |= {end.node_id for end in noted_ends(lease)}
+            record = self.record(key)
+            if record is not None and record.lease.token not in {known.lease.token for known in self.runs}:
+                self.runs.append(record)
+            self.noted |= {end.node_id for end in noted_ends(record)}
         closed = {name.split("/")[-2] for name in self.bucket.objects if name.endswith("/closed.json")}
         for node_id in closed - self.closed_at.keys():
             self.closed_at[node_id] = self.cloud.clock.monotonic()
@@ -198,9 +198,9 @@ class Project:
 
     def _created(self, node_id: str, labels: dict[str, str]) -> None:
         key = next(key for key in RUNS if key.digest == run_of(labels))
-        lease = self.lease(key)
-        current = None if lease is None else (lease.token, lease.incarnation)
-        is_over = lease is None or lease.expires_at <= self.cloud.clock.now() or self.states[key] != "running"
+        record = self.record(key)
+        current = None if record is None else (record.lease.token, record.incarnation)
+        is_over = record is None or record.lease.expires_at <= self.cloud.clock.now() or self.states[key] != "running"
         if is_over or current != (token_of(labels), incarnation_of(labels)):
             self.late.add(node_id)
 

@@ -50,7 +50,7 @@ def run(project: Project, queued: bool = False) -> Process:
 
 def kill(project: Project) -> None:
     """Its task is ended by a person: one request, no waiting."""
-    held = project.leases[-1]
+    held = project.runs[-1]
     process = project.start("on_kill", lambda at: flows.kill(at, held))
     project.together(0.0)
     assert process.ended
@@ -177,13 +177,13 @@ def test_the_reaper_books_what_takes_longer_in_its_next_round(project: Project) 
     project.fault("tpu.operation", 1, {"verb": "delete"}, action="error", code=13, after=200.0)
     reaper(project)
     assert closed(project) == []
-    assert project.lease(RUN) is not None
+    assert project.record(RUN) is not None
     project.together(900.0)
     reaper(project)
     (event,) = closed(project)
     assert event.time_source is TimeSource.OBSERVED
     assert booked(project) >= project.cloud.meter.ready_seconds(event.node_id) > 900.0
-    assert project.lease(RUN) is None
+    assert project.record(RUN) is None
 
 
 def test_an_end_is_kept_although_nobody_saw_it_ready(project: Project) -> None:
@@ -215,7 +215,7 @@ def test_processes_end_in_an_order_of_their_own(project: Project) -> None:
     """Kill, teardown and reaper at the same time: one end, by the API's clock."""
     process = run(project)
     project.kill(process)
-    held, project.states[RUN] = project.leases[-1], "failed"
+    held, project.states[RUN] = project.runs[-1], "failed"
     project.start("teardown", lambda at: flows.teardown(at, RUN))
     project.start("on_kill", lambda at: flows.kill(at, held))
     project.start("reaper", lambda at: flows.reaper(at, project.state_of))
@@ -275,13 +275,13 @@ def test_the_reaper_sees_what_no_list_shows(project: Project, queued: bool) -> N
     project.kill(process)
     reaper(project)
     assert (len(project.living()), closed(project)) == (1, [])
-    assert project.lease(RUN) is not None
+    assert project.record(RUN) is not None
     assert RUN.digest in project.bucket.objects["trc/reservations.json"][1]
     project.states[RUN] = "failed"
     reaper(project)
     assert project.living() == []
     assert len(closed(project)) == 1
-    assert project.lease(RUN) is None
+    assert project.record(RUN) is None
 
 
 @BOTH

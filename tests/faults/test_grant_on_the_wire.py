@@ -127,9 +127,9 @@ def ask(cloud: PaperCloud, letter: list[Row], wish: Tpu, queued: bool, hours: in
     order = Order(spec, kind, grant_of(letter), {}, "", "trainer:ssh-ed25519 AAAA")
 
     async def ensured() -> None:
-        lease = station.leases.acquire(KEY, wish.zone, station.now() + dt.timedelta(hours=hours))
+        record = station.runs.acquire(KEY, wish.zone, station.now() + dt.timedelta(hours=hours))
         async with station.client() as client:
-            await Provisioner(client, station.leases, station.ledger).ensure(order, lease)
+            await Provisioner(client, station.runs, station.ledger).ensure(order, record)
 
     process.start(lambda: process.run(ensured()))
     while not process.ended:

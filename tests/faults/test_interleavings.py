@@ -114,12 +114,12 @@ class Interleavings(RuleBasedStateMachine):
         """A round of the reaper starts, also beside another one."""
         self._begin("reaper", steps, lambda at: flows.reaper(at, self.project.state_of))
 
-    @precondition(lambda self: self._has_room() and self.project.leases)
+    @precondition(lambda self: self._has_room() and self.project.runs)
     @rule(age=st.integers(0, 3), steps=AFEW)
     def late_kill(self, age: int, steps: int) -> None:
         """An attempt is told to end, perhaps long after a newer one has started."""
-        held = self.project.leases[-1 - age % len(self.project.leases)]
-        self._begin(f"on_kill of {held.key.run_id} {held.token[:4]}", steps, lambda at: flows.kill(at, held))
+        held = self.project.runs[-1 - age % len(self.project.runs)]
+        self._begin(f"on_kill of {held.key.run_id} {held.lease.token[:4]}", steps, lambda at: flows.kill(at, held))
 
     @precondition(_has_any)
     @rule(which=anybody, steps=st.integers(1, 10))

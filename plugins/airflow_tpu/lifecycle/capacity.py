@@ -23,7 +23,7 @@ from airflow_tpu.errors import (
 from airflow_tpu.lifecycle.project_snapshot import take_census
 
 if TYPE_CHECKING:
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.lifecycle.project_snapshot import Census
     from airflow_tpu.lifecycle.run_context import Workbench
 
@@ -51,9 +51,9 @@ class Step:
     why: str
     resume_at: dt.datetime | None = None
 
-    def change(self, lease: Lease) -> Lease:
+    def change(self, record: RunRecord) -> RunRecord:
         """Write it down, so that every later task, try and process asks for the same."""
-        return replace(lease, choice=self.choice, hunt=self.hunt)
+        return replace(record, choice=self.choice, hunt=self.hunt)
 
     def hunt_json(self) -> dict[str, Any]:
         """What the trigger tells a person: for what, since when, next check."""
@@ -61,24 +61,24 @@ class Step:
         return {"what": f"capacity for {self.choice}", "since": self.hunt.since.timestamp(), "resume_at": at}
 
 
-def next_step(bench: Workbench, lease: Lease, error: TPUError) -> Step | None:
+def next_step(bench: Workbench, record: RunRecord, error: TPUError) -> Step | None:
     """What comes after an error of a create; None if it is not for lack of capacity.
 
     :param bench: hooks and stores.
-    :param lease: this attempt's lease.
+    :param record: of the run, as this attempt knows it.
     :param error: why there is no TPU.
     """
-    refused = bench.choice(lease)
-    walking = lease.hunt is not None and len(bench.choices) > 1
+    refused = bench.choice(record)
+    walking = record.hunt is not None and len(bench.choices) > 1
     if not isinstance(error, StockOut) and not (walking and isinstance(error, _NOT_THERE)):
         return None
-    now = bench.leases.clock.now()
-    hunt, choice, wait = (lease.hunt or Hunt(now)).after(refused, bench.choices)
+    now = bench.runs.clock.now()
+    hunt, choice, wait = (record.hunt or Hunt(now)).after(refused, bench.choices)
     if not wait:
         why = f"no {refused} to be had, so {choice} is asked for, which the grant has in the region of the data as well"
         return Step(choice, hunt, why)
     pause = hunt.pause(settings.retry_seconds() * FIRST_PAUSE)
-    until = first_of(lease.expires_at, bench.closes(lease))
+    until = first_of(record.lease.expires_at, bench.closes(record))
     resume_at = min(now + dt.timedelta(seconds=pause), until)
     waited = Wait(hunt.since, until).line(f"capacity for {choice}", now, (resume_at - now).total_seconds())
     return Step(choice, hunt, waited, resume_at)

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from airflow_tpu.core.catalogue.transfer_rates import Below, Rates
     from airflow_tpu.core.grant.authorize import Permit
     from airflow_tpu.core.grant.grant import Grant
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.core.tpu.labels import RunKey
     from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.stores.ledger import LedgerStore
-    from airflow_tpu.stores.runs import LeaseStore
+    from airflow_tpu.stores.runs import RunStore
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -95,124 +95,124 @@ class Order:
             rates=self.rates,
         )
 
-    def permit(self, census: Census, lease: Lease, now: dt.datetime, reserved: Reservations = NOTHING) -> Permit:
+    def permit(self, census: Census, record: RunRecord, now: dt.datetime, reserved: Reservations = NOTHING) -> Permit:
         """Ask the grant.
 
         :param census: what was alive at ``now``.
         :param reserved: what runs have taken although the census cannot show it yet.
         :raises GrantError: with all reasons.
         """
-        request = self.request(lease.key, lease.expires_at)
+        request = self.request(record.key, record.lease.expires_at)
         return authorize(self.grant, request, census.inventory(), now, reserved)
 
-    def reserve(self, store: ReservationStore, census: Census, lease: Lease, now: dt.datetime) -> Permit:
+    def reserve(self, store: ReservationStore, census: Census, record: RunRecord, now: dt.datetime) -> Permit:
         """Ask the grant and take the chips from it, in one step that no other run can get in between.
 
         :param store: where every run writes what it takes.
         :param census: what was alive at ``now``.
         :raises GrantError: with all reasons; nothing was taken.
         """
-        wanted = Reservation.of(lease.key, self.spec, self.accelerator.chips, lease.expires_at)
-        return store.take(wanted, lambda reserved: self.permit(census, lease, now, reserved))
+        wanted = Reservation.of(record.key, self.spec, self.accelerator.chips, record.lease.expires_at)
+        return store.take(wanted, lambda reserved: self.permit(census, record, now, reserved))
 
 
 class Provisioner:
     """Ensures that the TPU of a lease exists or is on its way.
 
     :param client: the Cloud TPU API.
-    :param leases: where the lease is kept.
+    :param runs: where the run record is kept.
     :param ledger: where incarnations are recorded.
     """
 
-    def __init__(self, client: TPUClient, leases: LeaseStore, ledger: LedgerStore) -> None:
+    def __init__(self, client: TPUClient, runs: RunStore, ledger: LedgerStore) -> None:
         self.client = client
-        self.leases = leases
+        self.runs = runs
         self.ledger = ledger
 
-    async def ensure(self, order: Order, lease: Lease) -> Target:
+    async def ensure(self, order: Order, record: RunRecord) -> Target:
         """Adopt the living TPU of this lease, or sweep its husks and create the next incarnation.
 
         :param order: what to create if there is nothing to adopt.
-        :param lease: this attempt's lease.
+        :param record: of the run, as this attempt knows it.
         :return: the TPU, ready or on its way.
         :raises GrantError: the grant does not cover it.
         :raises CloudError: the API refused.
         """
-        lease = self.leases.confirm(lease)
-        names = self._names(lease)
-        census = await self._look(lease, names)
-        living = census.living(lease.key)
+        record = self.runs.confirm(record)
+        names = self._names(record)
+        census = await self._look(record, names)
+        living = census.living(record.key)
         if living is not None:
-            await self._end(census.before(lease.key, incarnation_of(living.labels) or 0), lease)
-            return await self._adopt(order.spec, living, lease)
-        last = max(census.last_incarnation(lease.key), self.ledger.last_incarnation(lease.key))
-        if await self._sweep(census, lease, names):
+            await self._end(census.before(record.key, incarnation_of(living.labels) or 0), record)
+            return await self._adopt(order.spec, living, record)
+        last = max(census.last_incarnation(record.key), self.ledger.last_incarnation(record.key))
+        if await self._sweep(census, record, names):
             census = await take_census(self.client)  # the grant is asked with what is alive now
-        return await self._create(order, census, lease, last)
+        return await self._create(order, census, record, last)
 
-    def _names(self, lease: Lease) -> set[ResourceName]:
+    def _names(self, record: RunRecord) -> set[ResourceName]:
         """What may exist of the run although no list shows it yet: the open records', and the current incarnation's."""
-        return names_of(self.ledger.open_records(lease.key)) | own_names(self.client, lease)
+        return names_of(self.ledger.open_records(record.key)) | own_names(self.client, record)
 
-    async def _look(self, lease: Lease, names: set[ResourceName]) -> Census:
+    async def _look(self, record: RunRecord, names: set[ResourceName]) -> Census:
         """The project, with everything of this run asked for by its name: lists may be behind."""
         census = await take_census(self.client)
-        return await look_again(self.client, census, {item.name for item in census.all_ours(lease.key)} | names)
+        return await look_again(self.client, census, {item.name for item in census.all_ours(record.key)} | names)
 
-    async def _sweep(self, census: Census, lease: Lease, names: set[ResourceName]) -> bool:
+    async def _sweep(self, census: Census, record: RunRecord, names: set[ResourceName]) -> bool:
         """Delete what is left of this run's earlier incarnations, wait until it is gone, end their records.
 
         Husks hold quota and names until they are deleted (https://github.com/skypilot-org/skypilot/pull/1483).
 
         :return: whether there was anything.
         """
-        swept = await delete_seen(self.client, census, lease.key)
+        swept = await delete_seen(self.client, census, record.key)
         for ending in swept.endings:
             log.info("deleting the husk %s (%s)", ending.node_id, ending.reason)
-        note_ends(self.leases, self.ledger, lease.key, swept.endings)
+        note_ends(self.runs, self.ledger, record.key, swept.endings)
         if swept.endings or swept.failures:
             pace = Pace(_HUSK_POLL, self.client.clock.now() + HUSK_WINDOW)
             try:
-                await until_gone(self.client, lease.key, pace, swept, names)
+                await until_gone(self.client, record.key, pace, swept, names)
             except DeadlineExceeded as error:
                 # What is not gone has not ended, and what a silent zone hides may be alive: the records stay open.
                 log.warning("creating all the same: %s", error)
                 return True
-        noted = self.leases.find(lease.key) or lease
+        noted = self.runs.find(record.key) or record
         # A number that the lease did not have yet when the census was taken may be on its way.
         close_incarnations(
-            self.ledger, noted, lease.key, settled(noted_ends(noted), swept.endings), up_to=lease.incarnation
+            self.ledger, noted, record.key, settled(noted_ends(noted), swept.endings), up_to=record.incarnation
         )
         return bool(swept.endings)
 
-    async def _adopt(self, spec: TPUSpec, living: TPUView | QueuedView, lease: Lease) -> Target:
-        mine = token_of(living.labels) == lease.token
+    async def _adopt(self, spec: TPUSpec, living: TPUView | QueuedView, record: RunRecord) -> Target:
+        mine = token_of(living.labels) == record.lease.token
         log.info("%s %s (%s)", "using" if mine else "adopting, from an earlier attempt,", living.name, living.state)
         found = replace(spec, zone=living.zone)
         if isinstance(living, QueuedView):
             return target_of(replace(found, queued=True), living.queued_id)
         node_id = living.name.id
-        if noted_end(lease, node_id) is not None:
-            self.leases.update(lease, lambda now: alive_again(now, node_id))
+        if noted_end(record, node_id) is not None:
+            self.runs.update(record, lambda now: alive_again(now, node_id))
         if not mine and living.phase is Phase.USABLE:
             # From here on the older attempt's on_kill no longer opens this TPU.
-            stamp = replace(lease.stamp, incarnation=incarnation_of(living.labels) or 0)
-            await self.client.relabel(living.name, {**living.labels, **labels(lease.key, stamp)})
+            stamp = replace(record.stamp, incarnation=incarnation_of(living.labels) or 0)
+            await self.client.relabel(living.name, {**living.labels, **labels(record.key, stamp)})
         return target_of(replace(found, queued=living.queued_resource is not None), living.node_id)
 
-    async def _create(self, order: Order, census: Census, lease: Lease, last: int) -> Target:
+    async def _create(self, order: Order, census: Census, record: RunRecord, last: int) -> Target:
         now = self.client.clock.now()
-        permit = order.reserve(self._reservations, census, lease, now)
-        previous, zone = lease, order.spec.zone
-        lease = self.leases.update(lease, lambda current: _advanced(current, previous, last, zone))
+        permit = order.reserve(self._reservations, census, record, now)
+        previous, zone = record, order.spec.zone
+        record = self.runs.update(record, lambda current: _advanced(current, previous, last, zone))
         await self._end(await self._named(previous), previous)
-        if not self.ledger.open(_opened(order, permit, lease, now)):
-            raise TransientError(f"{lease.node_id} is being created by another process of this run")
+        if not self.ledger.open(_opened(order, permit, record, now)):
+            raise TransientError(f"{record.node_id} is being created by another process of this run")
         stamp = Stamp(
-            node_id=lease.node_id,
-            labels=labels(lease.key, lease.stamp),
+            node_id=record.node_id,
+            labels=labels(record.key, record.stamp),
             ssh_keys=order.ssh_keys,
-            request_id=str(uuid.uuid5(_NAMESPACE, f"{order.spec.project_id}/{lease.node_id}/{lease.token}")),
+            request_id=str(uuid.uuid5(_NAMESPACE, f"{order.spec.project_id}/{record.node_id}/{record.lease.token}")),
         )
         log.info(
             "creating %s: %s (%s) in %s, runtime %s, %s",
@@ -224,10 +224,10 @@ class Provisioner:
             permit,
         )
         target = target_of(order.spec, stamp.node_id, await self._request(order.spec, stamp, permit))
-        await self._check_place(lease)
+        await self._check_place(record)
         return target
 
-    async def _check_place(self, lease: Lease) -> None:
+    async def _check_place(self, record: RunRecord) -> None:
         """Delete what was just created if the run has gone on, or ended, while the call was on its way.
 
         The next incarnation looks for this one after its number is in the lease, and this one looks at the lease
@@ -235,24 +235,26 @@ class Provisioner:
 
         :raises LeaseLost: it has; the TPU is being deleted.
         """
-        found = self.leases.find(lease.key)
-        has_place = found is not None and found.incarnation == lease.incarnation
-        if not has_place or lease.expires_at <= self.client.clock.now():
-            await self._end(await self._named(lease), lease)
-            raise LeaseLost(f"{lease.node_id} came too late: its run has ended or has another TPU; it is deleted again")
+        found = self.runs.find(record.key)
+        has_place = found is not None and found.incarnation == record.incarnation
+        if not has_place or record.lease.expires_at <= self.client.clock.now():
+            await self._end(await self._named(record), record)
+            raise LeaseLost(
+                f"{record.node_id} came too late: its run has ended or has another TPU; it is deleted again"
+            )
 
-    async def _named(self, lease: Lease) -> Census:
+    async def _named(self, record: RunRecord) -> Census:
         """The current incarnation, asked for by its name: an answer that is never out of date."""
-        return await look_again(self.client, Census((), (), ()), own_names(self.client, lease))
+        return await look_again(self.client, Census((), (), ()), own_names(self.client, record))
 
-    async def _end(self, census: Census, lease: Lease) -> None:
+    async def _end(self, census: Census, record: RunRecord) -> None:
         """Delete what a census has of the run and note how it ends; what cannot be deleted is left to the reaper."""
-        swept = await delete_seen(self.client, census, lease.key)
-        note_ends(self.leases, self.ledger, lease.key, swept.endings)
+        swept = await delete_seen(self.client, census, record.key)
+        note_ends(self.runs, self.ledger, record.key, swept.endings)
 
     @property
     def _reservations(self) -> ReservationStore:
-        return ReservationStore(self.leases.hook, self.leases.root, clock=self.client.clock)
+        return ReservationStore(self.runs.hook, self.runs.root, clock=self.client.clock)
 
     async def _request(self, spec: TPUSpec, stamp: Stamp, permit: Permit) -> str:
         try:
@@ -276,19 +278,19 @@ class Provisioner:
         return all(found.get(key) == value for key, value in stamp.labels.items())
 
 
-def _advanced(current: Lease, known: Lease, last: int, zone: str) -> Lease:
+def _advanced(current: RunRecord, known: RunRecord, last: int, zone: str) -> RunRecord:
     if current.incarnation != known.incarnation:
         raise TransientError(f"{current.node_id} is being created by another process of this attempt")
     return current.next_incarnation(last, zone)
 
 
-def _opened(order: Order, permit: Permit, lease: Lease, now: dt.datetime) -> Opened:
+def _opened(order: Order, permit: Permit, record: RunRecord, now: dt.datetime) -> Opened:
     spec = order.spec
     return Opened(
-        node_id=lease.node_id,
-        run=lease.key.digest,
-        dag_id=lease.key.dag_id,
-        run_id=lease.key.run_id,
+        node_id=record.node_id,
+        run=record.key.digest,
+        dag_id=record.key.dag_id,
+        run_id=record.key.run_id,
         project=spec.project_id,
         zone=spec.zone,
         accelerator_type=spec.accelerator_type,

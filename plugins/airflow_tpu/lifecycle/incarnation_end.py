@@ -15,7 +15,7 @@ from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.run.interruption import Reached
 
 if TYPE_CHECKING:
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
 
 NEWS = frozenset({EndReason.FINISHED, EndReason.FAILED, EndReason.PREEMPTED})
 """What a later look may tell that changes an end: the TPU was alive again. Any other is the trace of our own delete."""
@@ -74,42 +74,42 @@ def _is_news(ending: Ending, earlier: Ending) -> bool:
     return earlier.reason not in NEWS or ending.at > earlier.at
 
 
-def noted(lease: Lease, endings: Iterable[Ending]) -> Lease:
+def noted(record: RunRecord, endings: Iterable[Ending]) -> RunRecord:
     """The lease with what is known of the ends: a task that dies before its TPU is gone must not lose it.
 
-    :param lease: as it is.
+    :param record: as it is.
     :param endings: what the deletes brought.
     """
-    for end in settled(noted_ends(lease), endings):
-        lease = lease.with_life(
+    for end in settled(noted_ends(record), endings):
+        record = record.with_life(
             end.node_id, ended_at=end.at, end_reason=end.reason, end_source=end.source, end_safe=end.safe
         )
-    return lease
+    return record
 
 
-def alive_again(lease: Lease, node_id: str) -> Lease:
+def alive_again(record: RunRecord, node_id: str) -> RunRecord:
     """The lease without the end of an incarnation that is used again: the delete has failed, whoever asked for it.
 
-    :param lease: as it is.
+    :param record: as it is.
     :param node_id: the incarnation.
     """
     # While the delete was under way nothing was charged: its READY time is no longer known to the second.
-    return lease.with_life(node_id, source=TimeSource.OBSERVED, ended_at=None, end_reason=None, end_safe=None)
+    return record.with_life(node_id, source=TimeSource.OBSERVED, ended_at=None, end_reason=None, end_safe=None)
 
 
-def noted_ends(lease: Lease | None) -> list[Ending]:
+def noted_ends(record: RunRecord | None) -> list[Ending]:
     """What was noted of the ends of all incarnations; nothing when the lease is gone."""
-    lives = lease.lives if lease is not None else {}
-    return [ending for node_id in lives if (ending := noted_end(lease, node_id)) is not None]
+    lives = record.lives if record is not None else {}
+    return [ending for node_id in lives if (ending := noted_end(record, node_id)) is not None]
 
 
-def noted_end(lease: Lease | None, node_id: str) -> Ending | None:
+def noted_end(record: RunRecord | None, node_id: str) -> Ending | None:
     """What was noted of an incarnation's end, None if nothing was.
 
-    :param lease: None when it is gone.
+    :param record: None when it is gone.
     :param node_id: the incarnation.
     """
-    life = lease.life(node_id) if lease is not None else None
+    life = record.life(node_id) if record is not None else None
     if life is None or life.ended_at is None or life.end_reason is None:
         return None
     return Ending(node_id, life.ended_at, life.end_reason, life.end_source, life.end_safe)

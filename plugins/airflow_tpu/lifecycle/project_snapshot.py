@@ -22,7 +22,7 @@ from airflow_tpu.errors import AccessDenied, RateLimited, ResourceNotFound, Tran
 if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_api import TPUClient
     from airflow_tpu.core.ledger.events import Opened
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.core.tpu.labels import RunKey
 
 T = TypeVar("T", bound="TPUView | QueuedView")
@@ -130,11 +130,11 @@ def names_of(opened: Iterable[Opened]) -> set[ResourceName]:
     return found
 
 
-def own_names(client: TPUClient, lease: Lease) -> set[ResourceName]:
+def own_names(client: TPUClient, record: RunRecord) -> set[ResourceName]:
     """Names of what the current incarnation of a lease may consist of, however it was asked for."""
-    if lease.incarnation == 0:
+    if record.incarnation == 0:
         return set()
-    node = node_name(client.endpoint.project_id, lease.zone, lease.node_id)
+    node = node_name(client.endpoint.project_id, record.zone, record.node_id)
     return {node, node.queued}
 
 

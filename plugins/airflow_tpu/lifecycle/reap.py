@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.tpu_messages import OperationView
 from airflow_tpu.core.run.expiry import LeaseState, Sentence, condemn, is_over
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import is_managed, run_of
 from airflow_tpu.core.tpu.resource_name import Kind
 from airflow_tpu.errors import TPUError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from airflow_tpu.lifecycle.release import Answers
     from airflow_tpu.stores.ledger import LedgerStore
     from airflow_tpu.stores.reservations import ReservationStore
-    from airflow_tpu.stores.runs import LeaseStore
+    from airflow_tpu.stores.runs import RunStore
 
 log = logging.getLogger(__name__)
 
@@ -126,39 +126,39 @@ async def what_is_left(client: TPUClient, census: Census, done: Reaped) -> Censu
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def note(ledger: LedgerStore, leases: LeaseStore, done: Reaped) -> None:
+def note(ledger: LedgerStore, runs: RunStore, done: Reaped) -> None:
     """Note how what was deleted has ended, for whoever sees it gone: this round, or the next.
 
     :param ledger: where the end goes at once if no lease can keep it.
-    :param leases: where the leases are kept.
+    :param runs: where the run record is kept.
     :param done: what was deleted.
     """
-    held = {lease.key.digest: lease.key for lease in leases.all()}
-    runs = {sentence.name.id: sentence.run for sentence in done.deleted}
+    held = {record.key.digest: record.key for record in runs.all()}
+    deleted = {sentence.name.id: sentence.run for sentence in done.deleted}
     for ending in done.endings:
-        key = held.get(runs.get(ending.node_id, ""))
+        key = held.get(deleted.get(ending.node_id, ""))
         if key is not None:
-            note_ends(leases, ledger, key, [ending])
+            note_ends(runs, ledger, key, [ending])
 
 
-def lease_states(leases: LeaseStore, run_state: RunState, here: str = "") -> dict[str, LeaseState]:
+def lease_states(runs: RunStore, run_state: RunState, here: str = "") -> dict[str, LeaseState]:
     """Every lease of the bucket with the state of its DAG run.
 
     :param here: address of this Airflow. What another one holds is not ours to judge: it may have a run of the same
         ids, or none, and says nothing of the other's. Its TPU goes when its own lease ends.
     """
     found = {}
-    for lease in leases.all():
-        elsewhere = lease.holder.where if lease.holder is not None else ""
+    for record in runs.all():
+        elsewhere = record.lease.holder.where if record.lease.holder is not None else ""
         foreign = bool(here and elsewhere and elsewhere != here)
-        state = None if foreign else run_state(lease.key.dag_id, lease.key.run_id)
-        found[lease.key.digest] = LeaseState(lease.key.digest, lease.expires_at, state, lease.token)
+        state = None if foreign else run_state(record.key.dag_id, record.key.run_id)
+        found[record.key.digest] = LeaseState(record.key.digest, record.lease.expires_at, state, record.lease.token)
     return found
 
 
 def close_forgotten(
     ledger: LedgerStore,
-    leases: LeaseStore,
+    runs: RunStore,
     states: Mapping[str, LeaseState],
     census: Census,
     records: Iterable[Opened],
@@ -176,26 +176,26 @@ def close_forgotten(
     """
     ended = {ending.node_id: ending for ending in endings}
     alive = {name.id for name in _names(census)}
-    known = {lease.key.digest: lease for lease in leases.all()}  # after the records: a lease is there before its record
+    known = {record.key.digest: record for record in runs.all()}  # read last: it is written before the ledger's record
     now, closed = ledger.clock.now(), []
     for event in records:
-        lease = known.get(event.run)
+        record = known.get(event.run)
         is_gone = event.node_id not in alive and not census.is_silent(event.zone)
-        is_gone = is_gone and not _may_be_coming(event, lease, states.get(event.run), census)
-        if is_gone or (event.node_id in ended and (lease is None or event.node_id not in alive)):
-            close_record(ledger, event, closing(event, lease, ended.get(event.node_id), now))
+        is_gone = is_gone and not _may_be_coming(event, record, states.get(event.run), census)
+        if is_gone or (event.node_id in ended and (record is None or event.node_id not in alive)):
+            close_record(ledger, event, closing(event, record, ended.get(event.node_id), now))
             closed.append(event.node_id)
     return closed
 
 
-def _may_be_coming(event: Opened, lease: Lease | None, state: LeaseState | None, census: Census) -> bool:
+def _may_be_coming(event: Opened, record: RunRecord | None, state: LeaseState | None, census: Census) -> bool:
     """Whether the census may be too old to show this TPU: its record is written before it is asked for."""
-    if lease is None or event.node_id != lease.node_id:
+    if record is None or event.node_id != record.node_id:
         return False
-    taken_again = state is None or state.token != lease.token
+    taken_again = state is None or state.token != record.lease.token
     if not taken_again and is_over(state, census.at or event.requested_at):
         return False
-    ready_at = lease.life(event.node_id).ready_at
+    ready_at = record.life(event.node_id).ready_at
     return ready_at is None or census.at is None or ready_at >= census.at
 
 
@@ -219,7 +219,7 @@ def release_forgotten(
     return [entry.run for entry in gone]
 
 
-def forget_leases(leases: LeaseStore, found: Mapping[str, LeaseState], census: Census) -> list[str]:
+def forget_runs(runs: RunStore, found: Mapping[str, LeaseState], census: Census) -> list[str]:
     """Remove the leases of DAG runs that are over and have no TPU left; a run that is cleared takes a new one.
 
     :param found: read before this, with the token of that moment: a lease taken again since stays.
@@ -227,8 +227,8 @@ def forget_leases(leases: LeaseStore, found: Mapping[str, LeaseState], census: C
     """
     living = _runs_of(census)
     over = {digest: state.token for digest, state in found.items() if state.run_is_over and digest not in living}
-    mine = [lease for lease in leases.all() if lease.key.digest in over and not census.is_silent(lease.zone)]
-    return [lease.key.name for lease in mine if leases.forget(lease.key, over[lease.key.digest])]
+    mine = [record for record in runs.all() if record.key.digest in over and not census.is_silent(record.zone)]
+    return [record.key.name for record in mine if runs.forget(record.key, over[record.key.digest])]
 
 
 def _names(census: Census) -> set[ResourceName]:

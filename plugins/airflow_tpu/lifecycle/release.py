@@ -26,11 +26,11 @@ from airflow_tpu.lifecycle.project_snapshot import Census, look_again, own_names
 if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_api import TPUClient
     from airflow_tpu.clients.tpu_messages import OperationView
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.core.tpu.labels import RunKey
     from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.stores.ledger import LedgerStore
-    from airflow_tpu.stores.runs import LeaseStore
+    from airflow_tpu.stores.runs import RunStore
 
     Delete = Callable[[ResourceName], Awaitable[OperationView | None]]
     Answers = dict[str, OperationView | TPUError | None]
@@ -108,7 +108,7 @@ async def delete_seen(client: TPUClient, census: Census, key: RunKey, token: str
 
 
 async def abandon(
-    client: TPUClient, leases: LeaseStore, ledger: LedgerStore, key: RunKey, token: str, patience: float | None = None
+    client: TPUClient, runs: RunStore, ledger: LedgerStore, key: RunKey, token: str, patience: float | None = None
 ) -> Release:
     """Ask for the delete of what an attempt has made, unless a newer one holds the lease by now, and note its end.
 
@@ -116,49 +116,49 @@ async def abandon(
     The note comes last; but nobody who looks later can know that a TPU was READY which no attempt had seen so.
 
     :param client: the Cloud TPU API.
-    :param leases: where the lease is kept.
+    :param runs: where the run record is kept.
     :param ledger: where incarnations are recorded.
     :param key: whose.
     :param token: of the attempt that ends.
     :param patience: seconds for which the lease is waited for, None for as long as Cloud Storage's client does.
     """
-    lease = None
+    record = None
     try:
-        lease = await _found(leases, key, patience)
+        record = await _found(runs, key, patience)
     except cloud_failures() as error:
         log.warning("the lease cannot be read (%s): only the token on the TPU decides", error)
-    if lease is not None and lease.token != token:
+    if record is not None and record.lease.token != token:
         log.info("a newer attempt holds the lease of %s: its TPU is left to that one", key.name)
         return Release([], [])
     census = await take_census(client)
-    if lease is not None:
-        census = await look_again(client, census, own_names(client, lease))
+    if record is not None:
+        census = await look_again(client, census, own_names(client, record))
     done = await delete_seen(client, census, key, token)
     try:
-        note_ends(leases, ledger, key, done.endings)
+        note_ends(runs, ledger, key, done.endings)
     except cloud_failures() as error:
         log.warning("the end cannot be noted (%s): whoever sees the TPU gone takes that for its end", error)
     return done
 
 
-async def _found(leases: LeaseStore, key: RunKey, patience: float | None) -> Lease | None:
+async def _found(runs: RunStore, key: RunKey, patience: float | None) -> RunRecord | None:
     if patience is None:
-        return leases.find(key)
+        return runs.find(key)
     # Cloud Storage's client tries again for two minutes; whoever has only seconds left must not spend them on that.
-    return await asyncio.wait_for(asyncio.to_thread(leases.find, key), patience)
+    return await asyncio.wait_for(asyncio.to_thread(runs.find, key), patience)
 
 
-def note_ends(leases: LeaseStore, ledger: LedgerStore, key: RunKey, endings: list[Ending]) -> None:
+def note_ends(runs: RunStore, ledger: LedgerStore, key: RunKey, endings: list[Ending]) -> None:
     """Note in the lease how incarnations end if their deletes take effect; who sees them gone writes it to the ledger.
 
     Without a lease nobody could know it later, so then it is written at once.
 
-    :param leases: where the lease is kept.
+    :param runs: where the run record is kept.
     :param ledger: where incarnations are recorded.
     :param key: the run.
     :param endings: what the deletes brought.
     """
-    if endings and leases.amend(key, lambda lease: noted(lease, endings)) is None:
+    if endings and runs.amend(key, lambda record: noted(record, endings)) is None:
         close_ended(ledger, None, key, endings)
 
 
@@ -184,12 +184,12 @@ def left_of(census: Census, key: RunKey) -> list[str]:
 
 
 def close_incarnations(
-    ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: list[Ending], up_to: int | None = None
+    ledger: LedgerStore, record: RunRecord | None, key: RunKey, endings: list[Ending], up_to: int | None = None
 ) -> list[Opened]:
     """Write *closed* for every incarnation of a run that has none; only when nothing of the run is there any more.
 
     :param ledger: where to.
-    :param lease: what is known of each life; None when the lease is gone.
+    :param record: what is known of each life; None when the lease is gone.
     :param key: the run.
     :param endings: incarnations that were alive when the delete was asked for.
     :param up_to: highest number that may be closed unseen; None: the whole run has ended.
@@ -199,24 +199,24 @@ def close_incarnations(
     unseen = []
     for event in ledger.open_records(key):
         if up_to is None or event.node_id in known or _number(event, key) <= up_to:
-            close_record(ledger, event, closing(event, lease, known.get(event.node_id), ledger.clock.now()))
+            close_record(ledger, event, closing(event, record, known.get(event.node_id), ledger.clock.now()))
             if event.node_id not in known:
                 unseen.append(event)
     return unseen
 
 
-def close_ended(ledger: LedgerStore, lease: Lease | None, key: RunKey, endings: list[Ending]) -> None:
+def close_ended(ledger: LedgerStore, record: RunRecord | None, key: RunKey, endings: list[Ending]) -> None:
     """Write *closed* for the incarnations named, and no other: more may be alive.
 
     :param ledger: where to.
-    :param lease: what is known of each life.
+    :param record: what is known of each life.
     :param key: the run.
     :param endings: how they ended.
     """
     known = {ending.node_id: ending for ending in endings}
     for event in ledger.open_records(key):
         if event.node_id in known:
-            close_record(ledger, event, closing(event, lease, known[event.node_id], ledger.clock.now()))
+            close_record(ledger, event, closing(event, record, known[event.node_id], ledger.clock.now()))
 
 
 def close_record(ledger: LedgerStore, opened: Opened, closed: Closed) -> None:
@@ -229,11 +229,11 @@ def _number(event: Opened, key: RunKey) -> int:
     return int(event.node_id.removeprefix(f"{key.name}-"))
 
 
-def closing(opened: Opened, lease: Lease | None, ending: Ending | None, now: dt.datetime) -> Closed:
+def closing(opened: Opened, record: RunRecord | None, ending: Ending | None, now: dt.datetime) -> Closed:
     """The *closed* event of an incarnation, from what is known of its life and its end, noticed now at the latest."""
-    known = noted_end(lease, opened.node_id)  # by whoever asked for its delete
+    known = noted_end(record, opened.node_id)  # by whoever asked for its delete
     ending = next(iter(settled([known] if known else [], [ending] if ending else [])), None)
-    life = lease.life(opened.node_id) if lease is not None else None
+    life = record.life(opened.node_id) if record is not None else None
     ready_at = life.ready_at if life is not None else None
     if ready_at is None:
         # Never seen READY by us. What was alive at the end may have been READY unseen: then count from the request,
@@ -249,37 +249,37 @@ def closing(opened: Opened, lease: Lease | None, ending: Ending | None, now: dt.
         ended_at=max(end.at, ready_at),
         end_reason=end.reason,
         time_source=TimeSource.API if exact else TimeSource.OBSERVED,
-        training_seconds=_trained(lease, end),
+        training_seconds=_trained(record, end),
         artifact_bytes=life.artifact_bytes if life is not None else 0,
-        lost_seconds=_lost(lease, end),
+        lost_seconds=_lost(record, end),
     )
 
 
-def _trained(lease: Lease | None, end: Ending) -> float:
+def _trained(record: RunRecord | None, end: Ending) -> float:
     """Seconds of training: what the run reported, or up to its loss, which no run reports."""
-    if lease is None:
+    if record is None:
         return 0.0
-    reported, began = lease.life(end.node_id).training_seconds, _began(lease, end.node_id)
+    reported, began = record.life(end.node_id).training_seconds, _began(record, end.node_id)
     if reported or began is None or end.reason not in _LOSSES:
         return reported
     return max(0.0, (end.at - began).total_seconds())
 
 
-def _lost(lease: Lease | None, end: Ending) -> float | None:
+def _lost(record: RunRecord | None, end: Ending) -> float | None:
     """Seconds of training since the newest safe checkpoint; None if nobody knows."""
     if end.reason not in _LOSSES:
         return 0.0
-    if lease is None:
+    if record is None:
         return None
-    began = _began(lease, end.node_id)
-    if began is None and lease.attempt_node != end.node_id:
+    began = _began(record, end.node_id)
+    if began is None and record.attempt_node != end.node_id:
         return 0.0  # nothing was started on it
     return None if end.safe is None else lost_seconds(end.at, began, end.safe.safe_at)
 
 
-def _began(lease: Lease, node_id: str) -> dt.datetime | None:
+def _began(record: RunRecord, node_id: str) -> dt.datetime | None:
     """When training was last started on it; a lease of an earlier version knows that of its last attempt only."""
-    return lease.life(node_id).began_at or (lease.attempt_at if lease.attempt_node == node_id else None)
+    return record.life(node_id).began_at or (record.attempt_at if record.attempt_node == node_id else None)
 
 
 def endings_of(nodes: list[TPUView], queued: list[QueuedView], answers: Answers, now: dt.datetime) -> Iterator[Ending]:

@@ -24,12 +24,12 @@ from airflow_tpu.stores.grants import amounts_elsewhere, bucket_locations, load_
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.models import ModelStore
 from airflow_tpu.stores.reservations import ReservationStore
-from airflow_tpu.stores.runs import LeaseStore
+from airflow_tpu.stores.runs import RunStore
 
 if TYPE_CHECKING:
     from airflow_tpu.core.catalogue.catalogue import AcceleratorType, Catalogue
     from airflow_tpu.core.grant.grant import Grant
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.core.tpu.labels import RunKey
     from airflow_tpu.hooks.artifacts import ArtifactsHook
     from airflow_tpu.hooks.tpu import CloudTPUHook
@@ -106,9 +106,9 @@ class Workbench:
         return ArtifactsHook(self.connections.gcp_conn_id, self.connections.impersonation_chain or None)
 
     @cached_property
-    def leases(self) -> LeaseStore:
+    def runs(self) -> RunStore:
         """Where the lease is kept."""
-        return LeaseStore(self.storage, store_root(self.grant))
+        return RunStore(self.storage, store_root(self.grant))
 
     @cached_property
     def ledger(self) -> LedgerStore:
@@ -151,9 +151,9 @@ class Workbench:
         """Every TPU that would do, the one of the form first."""
         return choices_of(self.conf, self.grant, self.catalogue)
 
-    def choice(self, lease: Lease | None) -> Choice:
+    def choice(self, record: RunRecord | None) -> Choice:
         """Which TPU a run asks for now."""
-        return (lease.choice if lease is not None else None) or Choice.asked(self.conf)
+        return (record.choice if record is not None else None) or Choice.asked(self.conf)
 
     def spec_of(self, choice: Choice) -> TPUSpec:
         """The TPU to ask for."""
@@ -167,22 +167,22 @@ class Workbench:
             internal_ips=self.conf.internal_ips,
         )
 
-    def accelerator_of(self, lease: Lease) -> AcceleratorType:
+    def accelerator_of(self, record: RunRecord) -> AcceleratorType:
         """The type that a run has, in the catalogue."""
-        return self.catalogue.types[self.choice(lease).accelerator_type]
+        return self.catalogue.types[self.choice(record).accelerator_type]
 
-    def attempt_node(self, lease: Lease) -> ResourceName:
+    def attempt_node(self, record: RunRecord) -> ResourceName:
         """The node that the last attempt was started on."""
-        return node_name(self.tpu.endpoint.project_id, lease.zone, lease.attempt_node)
+        return node_name(self.tpu.endpoint.project_id, record.zone, record.attempt_node)
 
-    def order(self, lease: Lease | None = None) -> Order:
+    def order(self, record: RunRecord | None = None) -> Order:
         """What is to be created, with the location of every bucket that the run names.
 
-        :param lease: of a run that may ask for something else than the form does by now.
+        :param record: of a run that may ask for something else than the form does by now.
         """
         named = (self.conf.artifacts_uri, self.conf.script, self.conf.data_uri)
         uris = [uri for uri in named if uri.startswith("gs://")]
-        choice = self.choice(lease)
+        choice = self.choice(record)
         spec, locations = self.spec_of(choice), bucket_locations(self.storage, uris)
         return Order(
             spec=spec,
@@ -201,9 +201,9 @@ class Workbench:
         """What this run has used so far, folded from its records in the ledger."""
         return fold(self.ledger.events(self.key), self.catalogue, now)
 
-    def closes(self, lease: Lease) -> dt.datetime | None:
+    def closes(self, record: RunRecord) -> dt.datetime | None:
         """When this run wants no first TPU any more, None if it waits until its deadline."""
-        return closes_at(self.conf, lease)
+        return closes_at(self.conf, record)
 
     def deadline(self, started: dt.datetime) -> dt.datetime:
         """When everything of this run ends."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_tpu.core.run.manifest import Manifest
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.lifecycle.run_context import Workbench
     from airflow_tpu.lifecycle.training.collect import Collected
 
@@ -39,23 +39,23 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
         from airflow_tpu.lifecycle.training.collect import confirm
 
         bench = self.bench(context)
-        lease = bench.leases.read(bench.key)
-        uri = artifacts_uri(bench.conf, lease.key.name, lease.attempt)
+        record = bench.runs.read(bench.key)
+        uri = artifacts_uri(bench.conf, record.key.name, record.attempt)
         CloudTPUArtifactsLink.persist_uri(context, uri, bench.spec.project_id)
         _ = bench.access  # connections are read before the event loop runs
         with phase(self.log, "Upload from the TPU what is not in the bucket yet"):
-            collected = self._collect(bench, lease, uri)
+            collected = self._collect(bench, record, uri)
         self._require_output(collected, uri)
         with phase(self.log, "Compare the bucket with the manifest"):
             confirm(bench, collected.manifest, uri)
-        return self._describe(bench, lease, collected.manifest, uri)
+        return self._describe(bench, record, collected.manifest, uri)
 
-    def _collect(self, bench: Workbench, lease: Lease, uri: str) -> Collected:
+    def _collect(self, bench: Workbench, record: RunRecord, uri: str) -> Collected:
         """Have everything pushed; a TPU that has gone is no loss if *train* had brought all of it to the bucket."""
         from airflow_tpu.lifecycle.training.collect import brought, collect
 
         try:
-            return asyncio.run(collect(bench, lease, uri))
+            return asyncio.run(collect(bench, record, uri))
         except ArtifactsLost as error:
             found = brought(bench, uri)
             if found is None:
@@ -73,9 +73,9 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
                 "or set allow_empty if there are none."
             )
 
-    def _describe(self, bench: Workbench, lease: Lease, manifest: Manifest, uri: str) -> dict[str, Any]:
+    def _describe(self, bench: Workbench, record: RunRecord, manifest: Manifest, uri: str) -> dict[str, Any]:
         size = manifest.size
-        bench.leases.update(lease, lambda now: now.with_life(now.attempt_node, artifact_bytes=size))
+        bench.runs.update(record, lambda now: now.with_life(now.attempt_node, artifact_bytes=size))
         self.log.info("%d file(s), %d bytes, verified at %s", len(manifest.files), size, uri)
         metrics = bench.storage.read_json(f"{uri}/output/metrics.json")
         if metrics is not None:

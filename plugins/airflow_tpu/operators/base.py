@@ -21,7 +21,7 @@ from airflow_tpu.retry import retry_policy
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.lifecycle.release import Release
     from airflow_tpu.lifecycle.run_context import Workbench
 
@@ -90,16 +90,16 @@ class CloudTPUBaseOperator(BaseOperator):
         connections = Connections(self.gcp_conn_id, self.ssh_conn_id, self.impersonation_chain)
         return Workbench(run_key(context), connections, self.conf)
 
-    def watch(self, lease: Lease, until: dt.datetime, closes: dt.datetime | None = None) -> Watch:
+    def watch(self, record: RunRecord, until: dt.datetime, closes: dt.datetime | None = None) -> Watch:
         """What a trigger of this task needs to know.
 
-        :param lease: this attempt's lease.
+        :param record: of the run, as this attempt knows it.
         :param until: when the wait is given up.
         :param closes: when a TPU that is not READY is wanted no more, None for never.
         """
         return Watch(
-            key=lease.key,
-            token=lease.token,
+            key=record.key,
+            token=record.lease.token,
             gcp_conn_id=self.gcp_conn_id,
             ssh_conn_id=self.ssh_conn_id,
             impersonation_chain=self.impersonation_chain,
@@ -126,12 +126,12 @@ class FencedOperator(CloudTPUBaseOperator):
     def __init__(self, *, cancel_on_kill: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.cancel_on_kill = cancel_on_kill
-        self._fence: tuple[Workbench, Lease] | None = None
+        self._fence: tuple[Workbench, RunRecord] | None = None
 
-    def arm(self, bench: Workbench, lease: Lease) -> None:
+    def arm(self, bench: Workbench, record: RunRecord) -> None:
         """From here on ``on_kill`` knows what to delete; the connection is read now, there is no time later."""
         _ = bench.tpu.endpoint
-        self._fence = (bench, lease)
+        self._fence = (bench, record)
 
     def on_kill(self) -> None:
         """Ask for the delete, once, without waiting for its end: teardown and reaper do the rest."""
@@ -139,7 +139,7 @@ class FencedOperator(CloudTPUBaseOperator):
             return
         in_thread(self._abandon_unless_done(*self._fence), ON_KILL_SECONDS)
 
-    async def _abandon_unless_done(self, bench: Workbench, lease: Lease) -> None:
+    async def _abandon_unless_done(self, bench: Workbench, record: RunRecord) -> None:
         """A task that was marked a success leaves its TPU, and what is on it, to the tasks after it."""
         from airflow.sdk.exceptions import AirflowRuntimeError
 
@@ -148,20 +148,20 @@ class FencedOperator(CloudTPUBaseOperator):
         state = None
         # The signal may have come in the middle of a question to Airflow; then there is no answer to another one.
         with contextlib.suppress(TimeoutError, OSError, AirflowRuntimeError):
-            state = await asyncio.wait_for(asyncio.to_thread(task_state, lease.key, self.task_id), ASK_SECONDS)
+            state = await asyncio.wait_for(asyncio.to_thread(task_state, record.key, self.task_id), ASK_SECONDS)
         if state == "success":
-            self.log.warning("marked a success: the TPU of %s is left to the tasks after this", lease.key.name)
+            self.log.warning("marked a success: the TPU of %s is left to the tasks after this", record.key.name)
             return
-        self.log.warning("ended from outside: asking for the TPU of %s to be deleted", lease.key.name)
-        await abandon(bench, lease, LEASE_SECONDS)
+        self.log.warning("ended from outside: asking for the TPU of %s to be deleted", record.key.name)
+        await abandon(bench, record, LEASE_SECONDS)
 
 
-async def abandon(bench: Workbench, lease: Lease, patience: float | None = None) -> Release:
+async def abandon(bench: Workbench, record: RunRecord, patience: float | None = None) -> Release:
     """Ask for everything that carries this attempt's token to be deleted, unless a newer attempt has taken over."""
     from airflow_tpu.lifecycle import release
 
     async with bench.tpu.client() as client:
-        return await release.abandon(client, bench.leases, bench.ledger, lease.key, lease.token, patience)
+        return await release.abandon(client, bench.runs, bench.ledger, record.key, record.lease.token, patience)
 
 
 def in_thread(work: Coroutine[Any, Any, object], seconds: float) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from airflow_tpu.core.grant.alternatives import Choice
     from airflow_tpu.core.grant.authorize import Permit
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.lifecycle.project_snapshot import Census
     from airflow_tpu.lifecycle.run_context import Workbench
 
@@ -41,21 +41,21 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
         order, now = bench.order(), dt.datetime.now(dt.UTC)
         census = bench.tpu.run(take_census)
         holder = _holder(context)
-        lease = bench.leases.acquire(bench.key, bench.conf.zone, bench.deadline(holder.started_at or now), holder)
-        self.log.info("lease of %s until %s: %s", lease.key.name, lease.expires_at, bench.leases.uri(bench.key))
+        record = bench.runs.acquire(bench.key, bench.conf.zone, bench.deadline(holder.started_at or now), holder)
+        self.log.info("lease of %s until %s: %s", record.key.name, record.lease.expires_at, bench.runs.uri(bench.key))
         try:
-            if lease.choice is None:
-                permit = order.reserve(bench.reservations, census, lease, now)
+            if record.choice is None:
+                permit = order.reserve(bench.reservations, census, record, now)
             else:
-                permit = self._reserve_again(bench, census, lease)
+                permit = self._reserve_again(bench, census, record)
             self.log.info("taken from the grant: %s", permit)
         except GrantError:
-            if lease.incarnation == 0:  # no TPU was ever asked for under this lease, so nobody needs it
-                bench.leases.release(bench.key)
+            if record.incarnation == 0:  # no TPU was ever asked for under this lease, so nobody needs it
+                bench.runs.release(bench.key)
             raise
-        return {"run": lease.key.name, "expires_at": lease.expires_at.isoformat()}
+        return {"run": record.key.name, "expires_at": record.lease.expires_at.isoformat()}
 
-    def _reserve_again(self, bench: Workbench, census: Census, lease: Lease) -> Permit:
+    def _reserve_again(self, bench: Workbench, census: Census, record: RunRecord) -> Permit:
         """Reserve for a run that has walked before: what it asked for last, or else the first of its choices with room.
 
         What a run walks to may have been taken by others by the time a person clears it.
@@ -63,23 +63,23 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
         :raises GrantError: none has room; what is said is about the form's.
         """
         now, refused = dt.datetime.now(dt.UTC), list[GrantError]()
-        again = [] if census.living(lease.key) is not None else [_anew(lease, choice) for choice in bench.choices]
-        for wanted in (lease, *again):
+        again = [] if census.living(record.key) is not None else [_anew(record, choice) for choice in bench.choices]
+        for wanted in (record, *again):
             try:
                 permit = bench.order(wanted).reserve(bench.reservations, census, wanted, now)
             except GrantError as error:
                 self.log.warning("no room for %s: %s", bench.choice(wanted), error)
                 refused.append(error)
                 continue
-            if wanted is not lease:
-                bench.leases.update(lease, partial(_anew, choice=bench.choice(wanted)))
+            if wanted is not record:
+                bench.runs.update(record, partial(_anew, choice=bench.choice(wanted)))
                 self.log.warning("the search for a TPU begins anew, with %s", bench.choice(wanted))
             return permit
         raise refused[min(1, len(again))]
 
 
-def _anew(lease: Lease, choice: Choice) -> Lease:
-    return replace(lease, choice=choice, hunt=None)
+def _anew(record: RunRecord, choice: Choice) -> RunRecord:
+    return replace(record, choice=choice, hunt=None)
 
 
 def _holder(context: Context) -> Holder:

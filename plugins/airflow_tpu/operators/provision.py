@@ -38,7 +38,7 @@ from airflow_tpu.operators.base import FencedOperator, abandon
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.lifecycle.capacity import Step
     from airflow_tpu.lifecycle.run_context import Workbench
     from airflow_tpu.lifecycle.target import Target
@@ -70,100 +70,100 @@ class CloudTPUProvisionOperator(FencedOperator):
     def execute(self, context: Context) -> Any:
         """Adopt or create the TPU; wait for it."""
         bench = self.bench(context)
-        lease = bench.leases.read(bench.key)
-        self._require_time(lease)
-        self.arm(bench, lease)
-        closes = bench.closes(lease)
+        record = bench.runs.read(bench.key)
+        self._require_time(record)
+        self.arm(bench, record)
+        closes = bench.closes(record)
         if closes is not None and closes <= dt.datetime.now(dt.UTC):
-            return self._go_on(context, bench, lease, WindowClosed(f"no TPU in time: the run wanted one by {closes}."))
-        order = bench.order(lease)  # connections and buckets are read before the event loop runs
+            return self._go_on(context, bench, record, WindowClosed(f"no TPU in time: the run wanted one by {closes}."))
+        order = bench.order(record)  # connections and buckets are read before the event loop runs
         try:
-            target, arrival = asyncio.run(self._provision(bench, lease, order))
+            target, arrival = asyncio.run(self._provision(bench, record, order))
         except TPUError as error:
-            return self._go_on(context, bench, lease, error)
+            return self._go_on(context, bench, record, error)
         if arrival is None:
-            self._defer_until_ready(bench, lease, target)
-        return self._arrived(context, bench, lease, arrival)
+            self._defer_until_ready(bench, record, target)
+        return self._arrived(context, bench, record, arrival)
 
     def execute_ready(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
         """Go on after the trigger has seen the TPU ready (or fail)."""
         bench = self.bench(context)
-        lease = bench.leases.read(bench.key)
-        self.arm(bench, lease)
+        record = bench.runs.read(bench.key)
+        self.arm(bench, record)
         try:
             good = raise_for(event)
         except TPUError as error:
-            return self._go_on(context, bench, lease, error)
+            return self._go_on(context, bench, record, error)
         node, ready = ResourceName.parse(good["node"]), dt.datetime.fromisoformat(good["ready_at"])
-        lease = self._remember(bench, lease, node, ready, TimeSource(good["source"]))
-        return self.on_ready(context, bench, lease, node)
+        record = self._remember(bench, record, node, ready, TimeSource(good["source"]))
+        return self.on_ready(context, bench, record, node)
 
     def execute_again(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
         """Ask once more after a wait for capacity."""
         raise_for(event)
         return self.execute(context)
 
-    def _go_on(self, context: Context, bench: Workbench, lease: Lease, error: TPUError) -> Any:
+    def _go_on(self, context: Context, bench: Workbench, record: RunRecord, error: TPUError) -> Any:
         """Where only capacity is missing, ask elsewhere or wait in the triggerer; anything else ends the try."""
         from airflow_tpu.lifecycle.capacity import explained, next_step
 
         with contextlib.suppress(LeaseLost):  # then only what carries the old token is given back
-            lease = bench.leases.confirm(lease)
-        step = next_step(bench, lease, error)
+            record = bench.runs.confirm(record)
+        step = next_step(bench, record, error)
         if not isinstance(error, _NOTHING_TOLD):
-            self._give_back(bench, lease, error)
+            self._give_back(bench, record, error)
         if isinstance(error, WindowClosed):
             raise AirflowSkipException(f"{error} Nothing is billed any more; the next run tries again.") from error
         if isinstance(error, HostLost | LoginRefused):
-            self._count_loss(bench, lease, error)
+            self._count_loss(bench, record, error)
         if step is None or (step.resume_at is not None and not self.deferrable):
             raise explained(bench, error)
-        lease = bench.leases.update(lease, step.change)
+        record = bench.runs.update(record, step.change)
         if step.resume_at is None:
             self.log.warning("%s: %s", step.why, error)
             return self.execute(context)
         self.log.info("%s", step.why)
-        self._defer_until_capacity(bench, lease, step)
+        self._defer_until_capacity(bench, record, step)
 
-    def _count_loss(self, bench: Workbench, lease: Lease, error: TPUError) -> None:
+    def _count_loss(self, bench: Workbench, record: RunRecord, error: TPUError) -> None:
         """A TPU that never got well, or never let us in, is a loss like any other, but no attempt without progress.
 
         :raises BudgetExhausted: it was one too many.
         """
-        more = bench.leases.update(
-            lease, lambda now: replace(now, spent=replace(now.spent, losses=now.spent.losses + 1))
+        more = bench.runs.update(
+            record, lambda now: replace(now, spent=replace(now.spent, losses=now.spent.losses + 1))
         )
         exhausted = more.spent.verdict(error, bench.conf.max_preemptions, checkpoints=False)
         if exhausted is not None:
             raise exhausted from error
 
-    def _defer_until_capacity(self, bench: Workbench, lease: Lease, step: Step) -> NoReturn:
+    def _defer_until_capacity(self, bench: Workbench, record: RunRecord, step: Step) -> NoReturn:
         from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
 
-        watch = self.watch(lease, lease.expires_at, bench.closes(lease))
+        watch = self.watch(record, record.lease.expires_at, bench.closes(record))
         self.defer(
             trigger=CloudTPUCapacityTrigger(watch=watch.to_json(), hunt=step.hunt_json()),
             method_name="execute_again",
         )
 
-    def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: ResourceName) -> Any:
+    def on_ready(self, context: Context, bench: Workbench, record: RunRecord, node: ResourceName) -> Any:
         """Use the TPU.
 
         :param context: of the running task.
         :param bench: hooks and stores.
-        :param lease: this attempt's lease.
+        :param record: of the run, as this attempt knows it.
         :param node: the node.
         """
         raise NotImplementedError
 
-    def _require_time(self, lease: Lease) -> None:
-        if lease.expires_at <= dt.datetime.now(dt.UTC):
+    def _require_time(self, record: RunRecord) -> None:
+        if record.lease.expires_at <= dt.datetime.now(dt.UTC):
             raise DeadlineExceeded(
-                f"the deadline {lease.expires_at} of {lease.key.name} has passed; nothing is created. Raise "
+                f"the deadline {record.lease.expires_at} of {record.key.name} has passed; nothing is created. Raise "
                 "deadline_hours and start again: the run resumes from its newest checkpoint."
             )
 
-    async def _provision(self, bench: Workbench, lease: Lease, order: Any) -> tuple[Target, Arrival | None]:
+    async def _provision(self, bench: Workbench, record: RunRecord, order: Any) -> tuple[Target, Arrival | None]:
         from airflow_tpu.lifecycle.ensure_tpu import Provisioner
         from airflow_tpu.lifecycle.reachability import arrive
         from airflow_tpu.lifecycle.wait import Illness, Pace, within
@@ -171,18 +171,18 @@ class CloudTPUProvisionOperator(FencedOperator):
         access = bench.access
         async with bench.tpu.client() as client:
             with phase(self.log, "Ask for the TPU"):
-                target = await Provisioner(client, bench.leases, bench.ledger).ensure(order, lease)
+                target = await Provisioner(client, bench.runs, bench.ledger).ensure(order, record)
             self._since, self._illness = dt.datetime.now(dt.UTC), Illness()
             poll = min(_QUICK_POLL, self.poll_interval)
-            pace = Pace(poll, lease.expires_at, self._since, bench.closes(lease))
+            pace = Pace(poll, record.lease.expires_at, self._since, bench.closes(record))
             arriving = arrive(client, target, access, pace, self._illness)
-            found = await within(self.inline_seconds(lease.expires_at), arriving)
+            found = await within(self.inline_seconds(record.lease.expires_at), arriving)
         return target, found[0] if found is not None else None
 
-    def _defer_until_ready(self, bench: Workbench, lease: Lease, target: Target) -> NoReturn:
+    def _defer_until_ready(self, bench: Workbench, record: RunRecord, target: Target) -> NoReturn:
         from airflow_tpu.triggers.tpu import CloudTPUReadyTrigger
 
-        watch = self.watch(lease, lease.expires_at, bench.closes(lease))
+        watch = self.watch(record, record.lease.expires_at, bench.closes(record))
         until = first_of(watch.deadline, watch.closing)
         self.log.info("%s is not ready yet; waiting in the triggerer until %s", target.node_id, until)
         self.defer(
@@ -190,37 +190,37 @@ class CloudTPUProvisionOperator(FencedOperator):
             method_name="execute_ready",
         )
 
-    def _arrived(self, context: Context, bench: Workbench, lease: Lease, arrival: Arrival) -> Any:
-        lease = self._remember(bench, lease, arrival.view.name, arrival.ready_at, arrival.source)
-        return self.on_ready(context, bench, lease, arrival.view.name)
+    def _arrived(self, context: Context, bench: Workbench, record: RunRecord, arrival: Arrival) -> Any:
+        record = self._remember(bench, record, arrival.view.name, arrival.ready_at, arrival.source)
+        return self.on_ready(context, bench, record, arrival.view.name)
 
     def _remember(
-        self, bench: Workbench, lease: Lease, node: ResourceName, ready_at: dt.datetime, source: TimeSource
-    ) -> Lease:
+        self, bench: Workbench, record: RunRecord, node: ResourceName, ready_at: dt.datetime, source: TimeSource
+    ) -> RunRecord:
         node_id = node.id
-        if lease.life(node_id).ready_at is not None:
-            return lease
+        if record.life(node_id).ready_at is not None:
+            return record
         self.log.info("%s has been READY since %s (%s)", node_id, ready_at, source)
-        return bench.leases.update(
-            lease,
+        return bench.runs.update(
+            record,
             lambda now: replace(now.with_life(node_id, ready_at=ready_at, source=source), zone=node.zone, hunt=None),
         )
 
-    def _give_back(self, bench: Workbench, lease: Lease, error: TPUError) -> None:
+    def _give_back(self, bench: Workbench, record: RunRecord, error: TPUError) -> None:
         """Delete what this attempt made."""
         if isinstance(error, TPULost):
-            self.close_lost(bench, lease, lease.node_id, error)
+            self.close_lost(bench, record, record.node_id, error)
         self.log.warning("no usable TPU: deleting what this attempt asked for")
-        self._clean_up(bench, lease)
+        self._clean_up(bench, record)
 
-    def close_lost(self, bench: Workbench, lease: Lease, node_id: str, error: TPULost) -> None:
+    def close_lost(self, bench: Workbench, record: RunRecord, node_id: str, error: TPULost) -> None:
         """End a lost incarnation when its loss was seen: a wait before the next try costs nothing.
 
         One that somebody deletes is only noted: the delete may fail, and the TPU be charged again. What is still there
         after it was given up (a silent host) is deleted, which ends it.
 
         :param bench: hooks and stores.
-        :param lease: this attempt's lease.
+        :param record: of the run, as this attempt knows it.
         :param node_id: the incarnation.
         :param error: what has become of it.
         """
@@ -232,14 +232,14 @@ class CloudTPUProvisionOperator(FencedOperator):
             reason = _REASONS.get(type(error), EndReason.VANISHED)
             ending = Ending(node_id, error.at, reason, TimeSource.OBSERVED, newest_checkpoint(bench))
             if isinstance(error, TPUVanished):
-                note_ends(bench.leases, bench.ledger, lease.key, [ending])
+                note_ends(bench.runs, bench.ledger, record.key, [ending])
             else:
-                close_ended(bench.ledger, lease, lease.key, [ending])
+                close_ended(bench.ledger, record, record.key, [ending])
         elif isinstance(error, HostLost):
-            self._clean_up(bench, lease)
+            self._clean_up(bench, record)
 
-    def _clean_up(self, bench: Workbench, lease: Lease) -> None:
+    def _clean_up(self, bench: Workbench, record: RunRecord) -> None:
         try:
-            asyncio.run(abandon(bench, lease))
+            asyncio.run(abandon(bench, record))
         except TPUError as problem:
             self.log.warning("could not look for it, the teardown does: %s", problem)

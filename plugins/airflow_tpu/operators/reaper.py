@@ -49,18 +49,18 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
             opened, damage = _open_records(bench)
             census = bench.tpu.run(lambda client: reap.with_unlisted(client, census, opened))
             reserved = bench.reservations.readable()
-            states = reap.lease_states(bench.leases, _run_state, settings.airflow_address())
+            states = reap.lease_states(bench.runs, _run_state, settings.airflow_address())
         except cloud_failures() as error:
             self._reap_by_labels(bench, census, error)
         done = bench.tpu.run(lambda client: reap.reap(client, census, states))
-        reap.note(bench.ledger, bench.leases, done)
+        reap.note(bench.ledger, bench.runs, done)
         if damage is not None:
             self._tell(done)
             raise damage
         left = bench.tpu.run(lambda client: reap.what_is_left(client, census, done))
-        done.closed = reap.close_forgotten(bench.ledger, bench.leases, states, left, opened, done.endings)
+        done.closed = reap.close_forgotten(bench.ledger, bench.runs, states, left, opened, done.endings)
         done.released = reap.release_forgotten(bench.reservations, reserved, states, left)
-        reap.forget_leases(bench.leases, states, left)
+        reap.forget_runs(bench.runs, states, left)
         self._tell(done)
         return {
             "deleted": [str(sentence.name) for sentence in done.deleted],

@@ -19,7 +19,7 @@ from airflow_tpu.operators.provision import CloudTPUProvisionOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.lifecycle.incarnation_end import Ending
     from airflow_tpu.lifecycle.release import Release
@@ -40,11 +40,11 @@ class CloudTPUCreateOperator(CloudTPUProvisionOperator):
 
     operator_extra_links = (CloudTPUNodeLink(),)
 
-    def on_ready(self, context: Context, bench: Workbench, lease: Lease, node: ResourceName) -> dict[str, Any]:
+    def on_ready(self, context: Context, bench: Workbench, record: RunRecord, node: ResourceName) -> dict[str, Any]:
         """Publish the link and describe the TPU."""
         CloudTPUNodeLink.persist_node(context, node)
-        choice = replace(bench.choice(lease), zone=lease.zone)
-        ready_at = lease.life(node.id).ready_at
+        choice = replace(bench.choice(record), zone=record.zone)
+        ready_at = record.life(node.id).ready_at
         self.log.info("TPU ready: %s, %s", node.id, choice)
         return {
             "node": str(node),
@@ -142,7 +142,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         from airflow_tpu.lifecycle.incarnation_end import noted
 
         try:
-            bench.leases.update(bench.leases.read(bench.key), lambda now: noted(now, endings))
+            bench.runs.update(bench.runs.read(bench.key), lambda now: noted(now, endings))
         except ConfigError as error:  # _done tells it again, once nothing is billed any more
             self.log.error("the books of %s have to wait: %s", bench.key.name, error)
         except LeaseLost as error:  # an earlier try of this teardown has finished its books
@@ -157,16 +157,16 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         from airflow_tpu.lifecycle.project_snapshot import names_of
         from airflow_tpu.lifecycle.release import close_incarnations
 
-        lease = bench.leases.find(bench.key)
-        unseen = close_incarnations(bench.ledger, lease, bench.key, settled(noted_ends(lease), endings))
+        record = bench.runs.find(bench.key)
+        unseen = close_incarnations(bench.ledger, record, bench.key, settled(noted_ends(record), endings))
         if unseen:  # they were not in the list, but may have come after it: whoever looks second sees the other
             asyncio.run(self._ask(bench, names_of(unseen))).check_none()
 
     def _defer_until_gone(self, bench: Workbench, until: dt.datetime, names: list[ResourceName]) -> None:
-        from airflow_tpu.core.run.run_record import Lease
+        from airflow_tpu.core.run.run_record import Lease, RunRecord
         from airflow_tpu.triggers.tpu import CloudTPUGoneTrigger
 
-        nobody = Lease(bench.key, "teardown", until, "")
+        nobody = RunRecord(bench.key, Lease("teardown", until), "")
         trigger = CloudTPUGoneTrigger(watch=self.watch(nobody, until).to_json(), names=[str(name) for name in names])
         self.defer(trigger=trigger, method_name="execute_gone")
 
@@ -179,7 +179,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         ended = [event for event in bench.ledger.events(bench.key) if isinstance(event, Closed)]
         with phase(self.log, "Give chips and lease back"):
             bench.reservations.release(bench.key.digest)
-            bench.leases.release(bench.key)
+            bench.runs.release(bench.key)
         self.log.info("nothing of %s is left in the project", bench.key.name)
         announce(context, self.outlets, bench)
         return [{"node": event.node_id, "reason": str(event.end_reason)} for event in ended]

@@ -1,4 +1,4 @@
-"""Keep the lease object: taken, renewed and released with generation preconditions."""
+"""Keep the record of each run: its lease is taken, renewed and released under generation preconditions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_tpu.core.run.run_record import Holder, Lease
+from airflow_tpu.core.run.run_record import Holder, Lease, RunRecord
 from airflow_tpu.errors import LeaseHeld, LeaseLost, TransientError
 from airflow_tpu.stores.store import Store
 
@@ -20,14 +20,14 @@ _RACES = 5
 
 
 @dataclass(frozen=True)
-class LeaseStore(Store):
-    """Leases below ``gs://bucket/prefix/leases/``."""
+class RunStore(Store):
+    """Run records below ``gs://bucket/prefix/leases/``."""
 
     def uri(self, key: RunKey) -> str:
-        """Where the lease of a run is."""
+        """Where the record of a run is."""
         return f"{self.root}/leases/{key.name}.json"
 
-    def acquire(self, key: RunKey, zone: str, expires_at: dt.datetime, holder: Holder | None = None) -> Lease:
+    def acquire(self, key: RunKey, zone: str, expires_at: dt.datetime, holder: Holder | None = None) -> RunRecord:
         """Take the lease, or take it again with a new token: older attempts are fenced off from now on.
 
         :param holder: which DAG run takes it.
@@ -37,26 +37,27 @@ class LeaseStore(Store):
         token = uuid.uuid4().hex[:16]
         for _ in range(_RACES):
             found = self.hook.read_json(self.uri(key))
-            lease = Lease(key, token, expires_at, zone, holder=holder)
+            record = RunRecord(key, Lease(token, expires_at, holder), zone)
             if found is not None:
-                current = Lease.from_json(found.data)
-                if current.is_held_against(holder, self.clock.now()):
+                current = RunRecord.from_json(found.data)
+                if current.lease.is_held_against(holder, self.clock.now()):
                     raise LeaseHeld(self._held(current))
-                lease = current.renewed(token, expires_at, holder)
-            if self.hook.write_json(self.uri(key), lease.to_json(), found.generation if found else 0) is not None:
-                return lease
+                record = current.renewed(token, expires_at, holder)
+            if self.hook.write_json(self.uri(key), record.to_json(), found.generation if found else 0) is not None:
+                return record
         raise TransientError(f"the lease {self.uri(key)} is being written by others; nothing was created")
 
-    def _held(self, lease: Lease) -> str:
+    def _held(self, record: RunRecord) -> str:
+        key, lease = record.key, record.lease
         return (
-            f"{lease.key.dag_id} {lease.key.run_id} is running already: {lease.holder} holds its lease until "
+            f"{key.dag_id} {key.run_id} is running already: {lease.holder} holds its lease until "
             f"{lease.expires_at:%Y-%m-%d %H:%M} UTC. Nothing was created. Wait until that run is over, or give this "
-            f"one an id of its own. If its Airflow no longer exists, delete {self.uri(lease.key)} and clear this task: "
-            "the run takes its TPU over."
+            f"one an id of its own. If its Airflow no longer exists, delete {self.uri(key)} and clear this task: the "
+            "run takes its TPU over."
         )
 
-    def read(self, key: RunKey) -> Lease:
-        """The lease as it is now.
+    def read(self, key: RunKey) -> RunRecord:
+        """The record as it is now.
 
         :raises LeaseLost: there is none: the run has ended, or its setup task did not run.
         """
@@ -65,38 +66,38 @@ class LeaseStore(Store):
             raise LeaseLost(f"no lease {self.uri(key)}: clear this task together with its setup task 'lease'.")
         return found
 
-    def find(self, key: RunKey) -> Lease | None:
-        """The lease as it is now, None when the run has ended or not begun."""
+    def find(self, key: RunKey) -> RunRecord | None:
+        """The record as it is now, None when the run has ended or not begun."""
         found = self.hook.read_json(self.uri(key))
-        return Lease.from_json(found.data) if found is not None else None
+        return RunRecord.from_json(found.data) if found is not None else None
 
-    def confirm(self, lease: Lease) -> Lease:
-        """The lease as it is now, provided that its token is still ours.
+    def confirm(self, record: RunRecord) -> RunRecord:
+        """The record as it is now, provided that its token is still ours.
 
         :raises LeaseLost: a newer attempt has taken the lease over, or it is gone.
         """
-        return self._ours(lease, self.find(lease.key))
+        return self._ours(record, self.find(record.key))
 
-    def all(self) -> list[Lease]:
-        """Every lease there is."""
-        return [Lease.from_json(data) for data in self.documents(self.names("leases/"))]
+    def all(self) -> list[RunRecord]:
+        """Every record there is."""
+        return [RunRecord.from_json(data) for data in self.documents(self.names("leases/"))]
 
-    def update(self, lease: Lease, change: Callable[[Lease], Lease]) -> Lease:
+    def update(self, record: RunRecord, change: Callable[[RunRecord], RunRecord]) -> RunRecord:
         """Change the lease, provided that its token is still ours.
 
-        :param lease: the lease as this attempt knows it.
+        :param record: the lease as this attempt knows it.
         :param change: from the current lease to the new one.
         :raises LeaseLost: a newer attempt has taken the lease over, or it is gone.
         """
         for _ in range(_RACES):
-            found = self.hook.read_json(self.uri(lease.key))
-            changed = change(self._ours(lease, Lease.from_json(found.data) if found else None))
+            found = self.hook.read_json(self.uri(record.key))
+            changed = change(self._ours(record, RunRecord.from_json(found.data) if found else None))
             generation = found.generation if found else 0
-            if self.hook.write_json(self.uri(lease.key), changed.to_json(), generation) is not None:
+            if self.hook.write_json(self.uri(record.key), changed.to_json(), generation) is not None:
                 return changed
-        raise TransientError(f"the lease {self.uri(lease.key)} is being written by others")
+        raise TransientError(f"the lease {self.uri(record.key)} is being written by others")
 
-    def amend(self, key: RunKey, change: Callable[[Lease], Lease]) -> Lease | None:
+    def amend(self, key: RunKey, change: Callable[[RunRecord], RunRecord]) -> RunRecord | None:
         """Add a fact to the lease, whoever holds it: what has become of a TPU does not depend on that.
 
         :return: the lease with it, None when there is none.
@@ -106,7 +107,7 @@ class LeaseStore(Store):
             found = self.hook.read_json(self.uri(key))
             if found is None:
                 return None
-            current = Lease.from_json(found.data)
+            current = RunRecord.from_json(found.data)
             changed = change(current)
             if changed == current:
                 return current
@@ -124,12 +125,12 @@ class LeaseStore(Store):
         :return: whether it was still that one.
         """
         found = self.hook.read_json(self.uri(key))
-        if found is None or Lease.from_json(found.data).token != token:
+        if found is None or RunRecord.from_json(found.data).lease.token != token:
             return False
         self.hook.remove(self.uri(key), found.generation)
         return True
 
-    def _ours(self, lease: Lease, current: Lease | None) -> Lease:
-        if current is None or current.token != lease.token:
-            raise LeaseLost(f"{self.uri(lease.key)} belongs to a newer attempt; this one stops and touches nothing")
+    def _ours(self, record: RunRecord, current: RunRecord | None) -> RunRecord:
+        if current is None or current.lease.token != record.lease.token:
+            raise LeaseLost(f"{self.uri(record.key)} belongs to a newer attempt; this one stops and touches nothing")
         return current

@@ -84,12 +84,12 @@ class CloudTPUBaseTrigger(BaseTrigger):
         connections = Connections(watch.gcp_conn_id, watch.ssh_conn_id, watch.impersonation_chain)
         bench = Workbench(watch.key, connections, {})
         try:
-            leases, ledger = bench.leases, bench.ledger
+            runs, ledger = bench.runs, bench.ledger
         except TPUError as error:  # no delete depends on the grant
             self.log.warning("no bucket is known (%s): only the token on the TPU decides", error)
             bench.tpu.run(lambda client: request_delete(client, watch.key, watch.token))
             return
-        bench.tpu.run(lambda client: abandon(client, leases, ledger, watch.key, watch.token, _LEASE_SECONDS)).check()
+        bench.tpu.run(lambda client: abandon(client, runs, ledger, watch.key, watch.token, _LEASE_SECONDS)).check()
 
     def hook(self) -> CloudTPUAsyncHook:
         """Hook for the Cloud TPU API."""

@@ -19,12 +19,12 @@ from airflow_tpu.core.ledger.usage import Usage, fold
 from airflow_tpu.lifecycle.project_snapshot import Census, take_census
 from airflow_tpu.stores.grants import load_catalogue, load_grant, store_root
 from airflow_tpu.stores.parallel_reads import read_many
-from airflow_tpu.stores.runs import LeaseStore
-from airflow_tpu.ui.snapshot import CENSUS, GRANT, LEASES, LEDGER, Snapshot
+from airflow_tpu.stores.runs import RunStore
+from airflow_tpu.ui.snapshot import CENSUS, GRANT, LEDGER, RECORDS, Snapshot
 
 if TYPE_CHECKING:
     from airflow_tpu.core.grant.grant import Grant
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.hooks.artifacts import ArtifactsHook
 
 T = TypeVar("T")
@@ -77,10 +77,10 @@ class Loader:
         census = _attempt(CENSUS, self._census, problems)
         if grant is None:
             missing = "the grant names the bucket, and it could not be read"
-            return Snapshot(now, None, census, problems={**problems, LEASES: missing, LEDGER: missing})
-        leases = _attempt(LEASES, lambda: self._leases(grant), problems)
+            return Snapshot(now, None, census, problems={**problems, RECORDS: missing, LEDGER: missing})
+        records = _attempt(RECORDS, lambda: self._records(grant), problems)
         usage = _attempt(LEDGER, lambda: self._usage(grant, now), problems)
-        return Snapshot(now, grant, census, leases, usage, problems)
+        return Snapshot(now, grant, census, records, usage, problems)
 
     def _census(self) -> Census:
         from airflow_tpu.hooks.tpu import CloudTPUHook
@@ -93,8 +93,8 @@ class Loader:
 
         return asyncio.run(look())
 
-    def _leases(self, grant: Grant) -> tuple[Lease, ...]:
-        return tuple(LeaseStore(self._storage(), store_root(grant)).all())
+    def _records(self, grant: Grant) -> tuple[RunRecord, ...]:
+        return tuple(RunStore(self._storage(), store_root(grant)).all())
 
     def _usage(self, grant: Grant, now: dt.datetime) -> Usage:
         return fold(self._ledger.events(self._storage(), store_root(grant)), load_catalogue(), now)

@@ -15,7 +15,7 @@ from airflow_tpu.core.tpu.resource_name import Kind
 from airflow_tpu.core.tpu.spec import QueuedView, TPUView
 from airflow_tpu.ui.costs import cost_of
 from airflow_tpu.ui.parts import NUMBER, TEXT, UNKNOWN, WORD, Cell, Reader, cell, console, span, table, unknown
-from airflow_tpu.ui.snapshot import CENSUS, GRANT, LEASES, Snapshot
+from airflow_tpu.ui.snapshot import CENSUS, GRANT, RECORDS, Snapshot
 
 TPU_COLUMNS = (
     ("TPU", TEXT),
@@ -121,14 +121,17 @@ def _run(reader: Reader, view: TPUView | QueuedView, dag_id: str | None, run_id:
 
 def orphans(snapshot: Snapshot) -> list[Sentence] | None:
     """Managed resources without a living lease, None if that cannot be known."""
-    if snapshot.census is None or snapshot.leases is None:
+    if snapshot.census is None or snapshot.records is None:
         return None
     return doomed([*snapshot.census.queued, *snapshot.census.nodes], snapshot, snapshot.now)
 
 
 def doomed(views: Iterable[TPUView | QueuedView], snapshot: Snapshot, now: datetime) -> list[Sentence]:
     """What the reaper would delete, as far as lease and labels tell; the state of DAG runs is not asked here."""
-    states = {lease.key.digest: LeaseState(lease.key.digest, lease.expires_at, None) for lease in snapshot.leases or ()}
+    states = {
+        record.key.digest: LeaseState(record.key.digest, record.lease.expires_at, None)
+        for record in snapshot.records or ()
+    }
     return condemn(views, states, now)
 
 
@@ -136,7 +139,7 @@ def orphan_table(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
     """The table of orphans."""
     found = orphans(snapshot)
     if found is None:
-        reasons = [snapshot.problems[part] for part in (CENSUS, LEASES, GRANT) if part in snapshot.problems]
+        reasons = [snapshot.problems[part] for part in (CENSUS, RECORDS, GRANT) if part in snapshot.problems]
         return table(ORPHAN_COLUMNS, (), f"{UNKNOWN}: {'; '.join(dict.fromkeys(reasons))}")
     runs = snapshot.runs
     rows = []

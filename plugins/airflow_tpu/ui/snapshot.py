@@ -12,10 +12,10 @@ from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.ledger.events import Opened
 from airflow_tpu.core.ledger.usage import Usage
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.lifecycle.project_snapshot import Census
 
-GRANT, CENSUS, LEASES, LEDGER = "grant", "live TPUs", "leases", "ledger"
+GRANT, CENSUS, RECORDS, LEDGER = "grant", "live TPUs", "leases", "ledger"
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Snapshot:
     :param now: aware instant of the reading.
     :param grant: the grant file.
     :param census: what is alive in the project.
-    :param leases: every lease, read after the census, so that a TPU without one has really been forgotten.
+    :param records: the record of each run, read after the census, so that a TPU without one has really been forgotten.
     :param usage: the folded ledger.
     :param problems: why a part is missing, by its name.
     """
@@ -33,7 +33,7 @@ class Snapshot:
     now: datetime
     grant: Grant | None = None
     census: Census | None = None
-    leases: tuple[Lease, ...] | None = None
+    records: tuple[RunRecord, ...] | None = None
     usage: Usage | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
 
@@ -60,14 +60,14 @@ class Snapshot:
     def dag_ids(self) -> set[str]:
         """Every DAG that the page could name."""
         rows = self.usage.rows if self.usage else ()
-        return {row.opened.dag_id for row in rows} | {lease.key.dag_id for lease in self.leases or ()}
+        return {row.opened.dag_id for row in rows} | {record.key.dag_id for record in self.records or ()}
 
     @cached_property
     def runs(self) -> dict[str, tuple[str, str]]:
         """DAG and run id by digest of the run."""
         rows = self.usage.rows if self.usage else ()
         found = {row.opened.run: (row.opened.dag_id, row.opened.run_id) for row in rows}
-        return found | {lease.key.digest: (lease.key.dag_id, lease.key.run_id) for lease in self.leases or ()}
+        return found | {record.key.digest: (record.key.dag_id, record.key.run_id) for record in self.records or ()}
 
     @cached_property
     def opened(self) -> dict[str, Opened]:

@@ -44,7 +44,7 @@ async def test_node_is_created_as_asked(site: Site, client: TPUClient) -> None:
     await ready(client)
     view = await client.node(NODE)
     assert (view.node_id, view.zone, view.accelerator_type, view.tier) == ("n-1", ZONE, "v2-8", Tier.SPOT)
-    assert view.labels == labels(KEY, site.leases.read(KEY).stamp)
+    assert view.labels == labels(KEY, site.runs.read(KEY).stamp)
     assert view.created_at is not None
     assert view.created_at >= before - dt.timedelta(seconds=1)
     ended = await client.operation(operation)

@@ -49,7 +49,7 @@ async def test_first_incarnation_is_created_and_recorded(site: Site, client: TPU
     assert isinstance(event, Opened)
     assert (event.node_id, event.chips, event.provisioning == "queued-resource") == (FIRST, 4, queued)
     assert event.allowance is not None
-    assert site.leases.read(KEY).incarnation == 1
+    assert site.runs.read(KEY).incarnation == 1
 
 
 async def test_record_is_written_before_the_create_call(site: Site, client: TPUClient) -> None:
@@ -68,7 +68,7 @@ async def test_nothing_is_created_outside_the_grant(site: Site, client: TPUClien
         await site.provisioner(client).ensure(order, site.lease())
     assert site.calls("CreateNode") == []
     assert opened(site) == []
-    assert site.leases.read(KEY).incarnation == 0
+    assert site.runs.read(KEY).incarnation == 0
 
 
 async def test_lost_lease_creates_nothing(site: Site, client: TPUClient) -> None:
@@ -83,10 +83,10 @@ async def test_lost_lease_creates_nothing(site: Site, client: TPUClient) -> None
 @BOTH
 async def test_second_try_adopts_what_is_there(site: Site, client: TPUClient, queued: bool) -> None:
     """A second try of one attempt finds the TPU by its labels and creates nothing."""
-    lease, provisioner = site.lease(), site.provisioner(client)
-    first = await provisioner.ensure(site.order(queued), lease)
+    record, provisioner = site.lease(), site.provisioner(client)
+    first = await provisioner.ensure(site.order(queued), record)
     await until_ready(client, first, pace())
-    again = await provisioner.ensure(site.order(queued), lease)
+    again = await provisioner.ensure(site.order(queued), record)
     assert (again.node, again.queued) == (first.node, first.queued)
     assert len(site.calls("CreateNode")) + len(site.calls("CreateQueuedResource")) == 1
     assert opened(site) == [FIRST]
@@ -104,12 +104,12 @@ async def test_waiting_queued_resource_is_adopted(site: Site, client: TPUClient)
 async def test_newer_attempt_fences_the_older_one(site: Site, client: TPUClient) -> None:
     """The adopting attempt writes its token on the node; the older one's late kill deletes nothing."""
     await ready(site, client)
-    older = site.leases.read(KEY)
+    older = site.runs.read(KEY)
     await site.ensure(client)
-    newer = site.leases.read(KEY)
+    newer = site.runs.read(KEY)
     node = await client.node(NODE)
     assert node.labels == labels(KEY, newer.stamp)
-    assert await request_delete(client, KEY, older.token) == []
+    assert await request_delete(client, KEY, older.lease.token) == []
     assert site.nodes() == {FIRST: "READY"}
 
 
@@ -130,7 +130,7 @@ async def test_husk_is_swept_and_the_next_incarnation_created(site: Site, client
 def _remember_ready(site: Site) -> None:
     """Note in the lease what the create task notes there."""
     start = dt.datetime.fromisoformat(site.cloud.meter()["nodes"][0]["ready"][0]["start"])
-    site.leases.update(site.leases.read(KEY), lambda lease: lease.with_life(FIRST, ready_at=start))
+    site.runs.update(site.runs.read(KEY), lambda record: record.with_life(FIRST, ready_at=start))
 
 
 async def test_husk_that_holds_all_quota_is_gone_before_the_next_create(open_site: Open) -> None:
@@ -202,9 +202,9 @@ async def test_incarnations_count_on_where_the_project_stands(site: Site, client
     """With the lease object lost, the number goes on from the newest TPU that the project knows."""
     await ready(site, client)
     site.cloud.preempt(FIRST)
-    site.leases.release(KEY)
+    site.runs.release(KEY)
     assert (await site.ensure(client)).node_id == SECOND
-    assert token_of((await client.node(REPLACEMENT)).labels) == site.leases.read(KEY).token
+    assert token_of((await client.node(REPLACEMENT)).labels) == site.runs.read(KEY).lease.token
 
 
 async def test_zone_of_the_living_tpu_wins(site: Site, client: TPUClient) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import Lease, RunRecord
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import Tier, TPUView
 from airflow_tpu.errors import AccessDenied
@@ -22,7 +22,7 @@ from tests.airflow_tpu.site import KEY, Site, pace
 FIRST = KEY.node_id(1)
 NOON = dt.datetime(2026, 5, 1, 12, tzinfo=dt.UTC)
 LATER = NOON + dt.timedelta(minutes=1)
-LEASE = Lease(KEY, "token", NOON + dt.timedelta(hours=6), "us-central1-f").with_life(FIRST, ready_at=NOON)
+RECORD = RunRecord(KEY, Lease("token", NOON + dt.timedelta(hours=6)), "us-central1-f").with_life(FIRST, ready_at=NOON)
 
 
 def ending(reason: EndReason, at: dt.datetime = NOON) -> Ending:
@@ -34,14 +34,14 @@ async def test_a_delete_that_fails_ends_nothing(site: Site, client: TPUClient) -
     """A TPU that is READY again after a failed delete is charged in the ledger until the delete that succeeds."""
     target = await site.provisioner(client).ensure(site.order(), site.lease())
     arrival = await until_ready(client, target, pace())
-    lease = site.leases.update(
-        site.leases.read(KEY), lambda now: now.with_life(FIRST, ready_at=arrival.ready_at, source=arrival.source)
+    record = site.runs.update(
+        site.runs.read(KEY), lambda now: now.with_life(FIRST, ready_at=arrival.ready_at, source=arrival.source)
     )
     site.cloud.add_fault("tpu.operation", {"verb": "delete"}, action="error", code=13)
     asked = await delete_seen(client, await take_census(client), KEY)
     (first,) = asked.endings
     await until_gone(client, KEY, pace(), asked)
-    close_incarnations(site.ledger, lease, KEY, asked.endings)
+    close_incarnations(site.ledger, record, KEY, asked.endings)
     (event,) = (event for event in site.ledger.events(KEY) if isinstance(event, Closed))
     assert event.ready_at is not None
     assert event.ended_at is not None
@@ -78,21 +78,21 @@ def test_a_preempted_tpu_has_ended() -> None:
 
 def test_a_noted_end_outlives_who_noted_it() -> None:
     """The next try, and the reaper, find the end in the lease, whatever they still see of the TPU themselves."""
-    lease = Lease.from_json(noted(LEASE, [ending(EndReason.FINISHED, LATER)]).to_json())
-    assert noted_ends(lease) == [ending(EndReason.FINISHED, LATER)]
+    record = RunRecord.from_json(noted(RECORD, [ending(EndReason.FINISHED, LATER)]).to_json())
+    assert noted_ends(record) == [ending(EndReason.FINISHED, LATER)]
     opened = Opened(FIRST, KEY.digest, "d", "r", "p", "us-central1-f", "v2-8", 8, Tier.SPOT, "node", 1, "v2", "", NOON)
     for seen in (None, ending(EndReason.DELETED, LATER + dt.timedelta(hours=1))):
-        event = closing(opened, lease, seen, LATER + dt.timedelta(hours=2))
+        event = closing(opened, record, seen, LATER + dt.timedelta(hours=2))
         assert (event.end_reason, event.ended_at) == (EndReason.FINISHED, LATER)
 
 
 def test_a_lease_of_an_earlier_version_has_no_end() -> None:
     """A lease that was written before ends were noted is read like one without."""
-    data = LEASE.to_json()
+    data = RECORD.to_json()
     for name in ("ended_at", "end_reason", "end_source"):
         del data["lives"][FIRST][name]
-    assert Lease.from_json(data) == LEASE
-    assert noted_ends(LEASE) == []
+    assert RunRecord.from_json(data) == RECORD
+    assert noted_ends(RECORD) == []
 
 
 def test_an_end_crosses_the_trigger() -> None:

@@ -30,7 +30,7 @@ async def test_forgotten_tpus_go_and_everybody_elses_stay(site: Site, client: TP
     await start(site, client, KEY, queued=True)
     await start(site, client, RUNNING)
     site.foreign_node("tpu-train-of-anna", {"airflow-run": KEY.digest})
-    states = lease_states(site.leases, lambda _dag, run: "failed" if run == KEY.run_id else "running")
+    states = lease_states(site.runs, lambda _dag, run: "failed" if run == KEY.run_id else "running")
     done = await reap(client, await take_census(client), states)
     assert {sentence.run for sentence in done.deleted} == {KEY.digest}
     assert [line.split(" ")[0].rpartition("/")[2] for line in done.foreign] == ["tpu-train-of-anna"]
@@ -61,14 +61,14 @@ async def test_open_ledger_record_without_a_tpu_is_closed(site: Site, client: TP
     await start(site, client, KEY)
     await start(site, client, RUNNING)
     view = (await take_census(client)).ours(KEY)[0]
-    held, ready_at = site.leases.read(KEY), now()
-    site.leases.update(held, lambda lease: lease.with_life(view.node_id, ready_at=ready_at))
+    held, ready_at = site.runs.read(KEY), now()
+    site.runs.update(held, lambda record: record.with_life(view.node_id, ready_at=ready_at))
     await client.delete_node(view.name)
     eventually(lambda: set(site.nodes()), lambda nodes: nodes == {f"{RUNNING.name}-1"})
-    census, states = await take_census(client), lease_states(site.leases, lambda *_: "running")
+    census, states = await take_census(client), lease_states(site.runs, lambda *_: "running")
     opened = site.ledger.open_records()
     for names in ([f"{KEY.name}-1"], []):
-        assert close_forgotten(site.ledger, site.leases, states, census, opened) == names
+        assert close_forgotten(site.ledger, site.runs, states, census, opened) == names
         opened = site.ledger.open_records()
     closed = [event for event in site.ledger.events() if isinstance(event, Closed)]
     assert [event.end_reason for event in closed] == [EndReason.VANISHED]
@@ -80,11 +80,11 @@ async def test_record_of_a_tpu_that_is_only_coming_stays_open(site: Site, client
     """A TPU created after the reaper's look at the project keeps its record; once its run is over, it is closed."""
     census = await take_census(client)
     await start(site, client, KEY)
-    running = lease_states(site.leases, lambda *_: "running")
+    running = lease_states(site.runs, lambda *_: "running")
     opened = site.ledger.open_records()
-    assert close_forgotten(site.ledger, site.leases, running, census, opened) == []
-    over = lease_states(site.leases, lambda *_: "failed")
-    assert close_forgotten(site.ledger, site.leases, over, census, opened) == [f"{KEY.name}-1"]
+    assert close_forgotten(site.ledger, site.runs, running, census, opened) == []
+    over = lease_states(site.runs, lambda *_: "failed")
+    assert close_forgotten(site.ledger, site.runs, over, census, opened) == [f"{KEY.name}-1"]
 
 
 def test_lease_states_name_every_run(site: Site) -> None:
@@ -97,7 +97,7 @@ def test_lease_states_name_every_run(site: Site) -> None:
         asked.append((dag_id, run_id))
         return "running"
 
-    states = lease_states(site.leases, state)
+    states = lease_states(site.runs, state)
     assert sorted(asked) == [("tpu_train", KEY.run_id), ("tpu_train", RUNNING.run_id)]
     assert isinstance(states[KEY.digest], LeaseState)
     assert states[KEY.digest].expires_at > now() + dt.timedelta(minutes=50)
@@ -106,9 +106,9 @@ def test_lease_states_name_every_run(site: Site) -> None:
 async def test_another_airflows_run_is_not_judged(site: Site, client: TPUClient) -> None:
     """Of two Airflows that share a bucket, none ends the other's TPU because its own run of these ids has failed."""
     holder = Holder(now(), 0, "http://composer")
-    lease = site.leases.acquire(KEY, ZONE, now() + dt.timedelta(hours=1), holder)
-    await site.provisioner(client).ensure(site.order(), lease)
+    record = site.runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=1), holder)
+    await site.provisioner(client).ensure(site.order(), record)
     census = await take_census(client)
     for ours, deleted in (("http://laptop", 0), ("http://composer", 1)):
-        done = await reap(client, census, lease_states(site.leases, lambda *_: "failed", ours))
+        done = await reap(client, census, lease_states(site.runs, lambda *_: "failed", ours))
         assert len(done.deleted) == deleted

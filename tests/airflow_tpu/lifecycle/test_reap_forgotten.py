@@ -44,10 +44,12 @@ time.sleep(1000)
 
 async def start(client: TPUClient, work: Workbench, **changes: Any) -> RunningJob:
     """Start an attempt as the task does, with other times."""
-    lease, bundle = await ready(work, client), build_bundle(work)
+    record, bundle = await ready(work, client), build_bundle(work)
     view = await living(client, NODE)
     own = view.queued_resource or view.name
-    spec = plan_job(work.conf, work.accelerator, bundle, Attempt(KEY.name, 1, lease.expires_at, own_resource=str(own)))
+    spec = plan_job(
+        work.conf, work.accelerator, bundle, Attempt(KEY.name, 1, record.lease.expires_at, own_resource=str(own))
+    )
     job = await locate(client, work, NODE, REF)
     async with RunSession(job.address, work.access.login, REACHED) as session:
         await session.start(replace(spec, grace_secs=5.0, abandon_secs=1.0, **changes), bundle)
@@ -113,13 +115,13 @@ async def test_tpu_whose_account_may_not_delete_it(open_site: Callable[..., Site
 async def test_worker_is_told_what_it_belongs_to(site: Site, client: TPUClient, provisioning: str) -> None:
     """The job names the queued resource where there is one, since it owns the node, and where the artifacts go."""
     work = bench(provisioning=provisioning)
-    lease = await ready(work, client)
-    await launch(client, work, lease, NODE)
+    record = await ready(work, client)
+    await launch(client, work, record, NODE)
     (job,) = jobs(site)
     collection = "nodes" if provisioning == "node" else "queuedResources"
     assert job.own_resource == f"{PARENT}/{collection}/{NODE_ID}"
     assert job.artifacts_uri == artifacts_uri(work.conf, KEY.name, 1)
-    assert (job.deadline, job.abandon_secs, job.stall_secs) == (lease.expires_at.timestamp(), 600.0, 3600.0)
+    assert (job.deadline, job.abandon_secs, job.stall_secs) == (record.lease.expires_at.timestamp(), 600.0, 3600.0)
 
 
 async def test_deadline_that_was_raised_reaches_the_worker(site: Site, client: TPUClient) -> None:
@@ -128,7 +130,7 @@ async def test_deadline_that_was_raised_reaches_the_worker(site: Site, client: T
     job = await launch(client, work, await ready(work, client), NODE)
     longer, shorter = (now() + dt.timedelta(hours=hours) for hours in (72, 1))
     for expires_at in (longer, shorter):
-        assert await attach(client, work, work.leases.acquire(KEY, ZONE, expires_at), NODE) == job
+        assert await attach(client, work, work.runs.acquire(KEY, ZONE, expires_at), NODE) == job
         async with RunSession(job.address, work.access.login, REACHED) as session:
             assert (await session.status(REF)).deadline == longer.timestamp()
 

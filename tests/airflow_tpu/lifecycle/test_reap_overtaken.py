@@ -14,7 +14,7 @@ from airflow_tpu.core.tpu.spec import QueuedView, TPUSpec, TPUView
 from airflow_tpu.errors import AccessDenied, LeaseLost
 from airflow_tpu.lifecycle.incarnation_end import noted_ends
 from airflow_tpu.lifecycle.project_snapshot import take_census
-from airflow_tpu.lifecycle.reap import close_forgotten, forget_leases, lease_states, note, reap, what_is_left
+from airflow_tpu.lifecycle.reap import close_forgotten, forget_runs, lease_states, note, reap, what_is_left
 from airflow_tpu.lifecycle.release import abandon, close_incarnations, delete_seen, request_delete
 from airflow_tpu.lifecycle.wait import until_gone, until_ready
 from localcloud.testing import eventually
@@ -48,7 +48,7 @@ class Overtaken(TPUClient):
     async def create(self, spec: TPUSpec, stamp: Stamp, permit: Permit) -> str:
         """Create, after the lease has moved on to the next incarnation."""
         newer = self.site.lease()
-        self.site.leases.update(newer, lambda lease: lease.next_incarnation())
+        self.site.runs.update(newer, lambda record: record.next_incarnation())
         return await super().create(spec, stamp, permit)
 
 
@@ -68,7 +68,7 @@ async def test_create_that_comes_late_deletes_its_tpu(site: Site, client: TPUCli
         with pytest.raises(LeaseLost, match="too late"):
             await site.provisioner(slow).ensure(site.order(), site.lease())
     await until_gone(client, KEY, pace())
-    assert [end.node_id for end in noted_ends(site.leases.read(KEY))] == [FIRST]
+    assert [end.node_id for end in noted_ends(site.runs.read(KEY))] == [FIRST]
 
 
 async def test_sweep_closes_no_record_of_a_newer_number(site: Site, client: TPUClient) -> None:
@@ -86,9 +86,9 @@ async def test_cleared_run_is_counted_under_a_new_number(site: Site, client: TPU
         target = await site.provisioner(client).ensure(site.order(), site.lease())
         await until_ready(client, target, pace())
         endings = await request_delete(client, KEY)
-        close_incarnations(site.ledger, site.leases.read(KEY), KEY, endings)
+        close_incarnations(site.ledger, site.runs.read(KEY), KEY, endings)
         await until_gone(client, KEY, pace())
-        site.leases.release(KEY)
+        site.runs.release(KEY)
     assert sorted(e.node_id for e in site.ledger.events(KEY) if isinstance(e, Closed)) == [FIRST, SECOND]
 
 
@@ -99,33 +99,33 @@ async def test_old_attempt_leaves_a_waiting_request_to_the_newer(site: Site, cli
     await site.provisioner(client).ensure(site.order(queued=True), older)
     newer = site.lease()
     await site.provisioner(client).ensure(site.order(queued=True), newer)
-    assert (await abandon(client, site.leases, site.ledger, KEY, older.token)).endings == []
+    assert (await abandon(client, site.runs, site.ledger, KEY, older.lease.token)).endings == []
     assert list(site.queued()) == [FIRST]
-    await abandon(client, site.leases, site.ledger, KEY, newer.token)
+    await abandon(client, site.runs, site.ledger, KEY, newer.lease.token)
     await until_gone(client, KEY, pace())
 
 
 async def test_delete_needs_no_lease_that_can_be_read(site: Site, client: TPUClient) -> None:
     """An attempt that is ended while the bucket refuses it deletes what carries its token; the books come later."""
-    lease = site.lease()
-    await until_ready(client, await site.provisioner(client).ensure(site.order(), lease), pace())
+    record = site.lease()
+    await until_ready(client, await site.provisioner(client).ensure(site.order(), record), pace())
     site.cloud.add_fault("gcs.request", {"object": f"*leases/{KEY.name}*"}, times=1000, action="403")
-    assert (await abandon(client, site.leases, site.ledger, KEY, "another token")).endings == []
+    assert (await abandon(client, site.runs, site.ledger, KEY, "another token")).endings == []
     assert site.nodes() == {FIRST: "READY"}
-    done = await abandon(client, site.leases, site.ledger, KEY, lease.token)
+    done = await abandon(client, site.runs, site.ledger, KEY, record.lease.token)
     assert [end.node_id for end in done.endings] == [FIRST]
     await until_gone(client, KEY, pace())
 
 
 async def test_ended_attempt_notes_what_it_deletes(site: Site, client: TPUClient) -> None:
     """A TPU that was READY before anybody had seen it is counted although its attempt is ended by a person."""
-    lease = site.lease()
-    await until_ready(client, await site.provisioner(client).ensure(site.order(), lease), pace())
-    await abandon(client, site.leases, site.ledger, KEY, lease.token)
-    (end,) = noted_ends(site.leases.read(KEY))
+    record = site.lease()
+    await until_ready(client, await site.provisioner(client).ensure(site.order(), record), pace())
+    await abandon(client, site.runs, site.ledger, KEY, record.lease.token)
+    (end,) = noted_ends(site.runs.read(KEY))
     assert end.reason is EndReason.FINISHED
     await until_gone(client, KEY, pace())
-    close_incarnations(site.ledger, site.leases.read(KEY), KEY, [])
+    close_incarnations(site.ledger, site.runs.read(KEY), KEY, [])
     (event,) = [event for event in site.ledger.events(KEY) if isinstance(event, Closed)]
     assert (event.end_reason, event.ended_at) == (EndReason.FINISHED, end.at)
 
@@ -141,14 +141,14 @@ async def test_tpu_that_could_not_be_deleted_is_not_closed(site: Site, client: T
 async def test_reaper_ends_doubles_and_counts_what_it_ends(site: Site, client: TPUClient) -> None:
     """Of two TPUs of one living run the older goes; the ledger has what the reaper deletes in the same round."""
     await until_ready(client, await site.provisioner(client).ensure(site.order(), site.lease()), pace())
-    lease = site.leases.update(site.leases.read(KEY), lambda found: found.next_incarnation())
-    site.foreign_node(SECOND, labels(KEY, lease.stamp))
-    census, states = await take_census(client), lease_states(site.leases, lambda *_: "running")
+    record = site.runs.update(site.runs.read(KEY), lambda found: found.next_incarnation())
+    site.foreign_node(SECOND, labels(KEY, record.stamp))
+    census, states = await take_census(client), lease_states(site.runs, lambda *_: "running")
     done = await reap(client, census, states)
-    note(site.ledger, site.leases, done)
+    note(site.ledger, site.runs, done)
     opened = site.ledger.open_records()
     left = await what_is_left(client, census, done)
-    assert close_forgotten(site.ledger, site.leases, states, left, opened, done.endings) == [FIRST]
+    assert close_forgotten(site.ledger, site.runs, states, left, opened, done.endings) == [FIRST]
     eventually(lambda: set(site.nodes()), lambda nodes: nodes == {SECOND})
 
 
@@ -156,17 +156,17 @@ async def test_silent_zone_closes_no_record(site: Site, client: TPUClient) -> No
     """What a silent zone hides may be alive: neither its record nor its lease ends, although its run is over."""
     await site.provisioner(client).ensure(site.order(), site.lease())
     site.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=2)
-    census, states = await take_census(client), lease_states(site.leases, lambda *_: "failed")
-    assert close_forgotten(site.ledger, site.leases, states, census, site.ledger.open_records()) == []
-    assert forget_leases(site.leases, states, census) == []
+    census, states = await take_census(client), lease_states(site.runs, lambda *_: "failed")
+    assert close_forgotten(site.ledger, site.runs, states, census, site.ledger.open_records()) == []
+    assert forget_runs(site.runs, states, census) == []
 
 
 async def test_reaper_removes_the_lease_of_a_run_that_is_over(site: Site, client: TPUClient) -> None:
     """The lease of a run that is over goes; one that was taken again after the question to Airflow stays."""
     site.lease()
-    states, census = lease_states(site.leases, lambda *_: "failed"), await take_census(client)
+    states, census = lease_states(site.runs, lambda *_: "failed"), await take_census(client)
     newer = site.lease()
-    assert forget_leases(site.leases, states, census) == []
-    assert site.leases.read(KEY) == newer
-    assert forget_leases(site.leases, lease_states(site.leases, lambda *_: "failed"), census) == [KEY.name]
-    assert site.leases.all() == []
+    assert forget_runs(site.runs, states, census) == []
+    assert site.runs.read(KEY) == newer
+    assert forget_runs(site.runs, lease_states(site.runs, lambda *_: "failed"), census) == [KEY.name]
+    assert site.runs.all() == []

@@ -26,9 +26,9 @@ async def ready(site: Site, client: TPUClient, queued: bool = False, key: RunKey
     """A READY TPU whose lease knows since when."""
     target = await site.ensure(client, queued, key)
     arrival = await until_ready(client, target, pace())
-    site.leases.update(
-        site.leases.read(key),
-        lambda lease: lease.with_life(target.node_id, ready_at=arrival.ready_at, source=arrival.source),
+    site.runs.update(
+        site.runs.read(key),
+        lambda record: record.with_life(target.node_id, ready_at=arrival.ready_at, source=arrival.source),
     )
     return target
 
@@ -36,7 +36,7 @@ async def ready(site: Site, client: TPUClient, queued: bool = False, key: RunKey
 async def teardown(site: Site, client: TPUClient) -> None:
     """What the delete task does: ask, keep the books, wait."""
     endings = await request_delete(client, KEY)
-    close_incarnations(site.ledger, site.leases.read(KEY), KEY, endings)
+    close_incarnations(site.ledger, site.runs.read(KEY), KEY, endings)
     await until_gone(client, KEY, pace())
 
 
@@ -129,7 +129,7 @@ async def test_another_attempt_s_token_opens_nothing(site: Site, client: TPUClie
     await ready(site, client)
     assert await request_delete(client, KEY, "0123456789abcdef") == []
     assert site.nodes() == {FIRST: "READY"}
-    await request_delete(client, KEY, site.leases.read(KEY).token)
+    await request_delete(client, KEY, site.runs.read(KEY).lease.token)
     await until_gone(client, KEY, pace())
     assert site.nodes() == {}
 
@@ -180,7 +180,7 @@ async def test_gone_between_list_and_delete_is_done(site: Site, client: TPUClien
 async def test_only_what_ended_is_closed(site: Site, client: TPUClient) -> None:
     """While a next incarnation lives, only the record of the ended one is closed."""
     await ready(site, client)
-    first = site.leases.read(KEY)
+    first = site.runs.read(KEY)
     endings = await request_delete(client, KEY)
     await until_gone(client, KEY, pace())
     close_ended(site.ledger, first, KEY, [])

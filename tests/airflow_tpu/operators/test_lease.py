@@ -13,7 +13,7 @@ from airflow_tpu.core.grant.alternatives import Choice, Hunt
 from airflow_tpu.core.grant.authorize import Permit
 from airflow_tpu.core.grant.reservations import Reservation
 from airflow_tpu.core.request.run_conf import RunConf
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.errors import GrantError, GrantViolation, LeaseLost
@@ -25,7 +25,7 @@ from airflow_tpu.operators.reaper import CloudTPUReaperOperator
 from airflow_tpu.operators.tpu import CloudTPUDeleteOperator
 from airflow_tpu.stores.grants import load_catalogue
 from airflow_tpu.stores.reservations import ReservationStore
-from airflow_tpu.stores.runs import LeaseStore
+from airflow_tpu.stores.runs import RunStore
 from tests.airflow_tpu.site import BUCKET, FORM, Site, context, now
 
 KEYS = [RunKey("tpu_train", f"run {number}") for number in range(6)]
@@ -45,9 +45,9 @@ def run(site: Site) -> Run:
 
 
 @pytest.fixture
-def leases(site: Site) -> LeaseStore:
+def runs(site: Site) -> RunStore:
     """Leases of the grant."""
-    return site.leases
+    return site.runs
 
 
 @pytest.fixture
@@ -56,16 +56,16 @@ def reservations(site: Site) -> ReservationStore:
     return site.reservations
 
 
-def test_chips_are_taken_with_the_lease(run: Run, leases: LeaseStore, reservations: ReservationStore) -> None:
+def test_chips_are_taken_with_the_lease(run: Run, runs: RunStore, reservations: ReservationStore) -> None:
     """A run that holds the lease holds its chips until the lease ends; taking it again is no second reservation."""
     for _ in range(2):
         run(CloudTPULeaseOperator, KEYS[0])
     (entry,) = reservations.read().entries
     assert (entry.run, entry.chips, entry.zone) == (KEYS[0].name, 4, "us-central1-f")
-    assert entry.expires_at == leases.read(KEYS[0]).expires_at
+    assert entry.expires_at == runs.read(KEYS[0]).lease.expires_at
 
 
-def test_run_without_room_fails_before_it_creates(run: Run, site: Site, leases: LeaseStore) -> None:
+def test_run_without_room_fails_before_it_creates(run: Run, site: Site, runs: RunStore) -> None:
     """With five of five devices taken the sixth run is told by the check and by the lease task, and leaves no lease."""
     for key in KEYS[:5]:
         run(CloudTPULeaseOperator, key)
@@ -74,16 +74,16 @@ def test_run_without_room_fails_before_it_creates(run: Run, site: Site, leases: 
             run(task, KEYS[5])
     assert site.calls("CreateNode") == site.calls("CreateQueuedResource") == []
     with pytest.raises(LeaseLost):
-        leases.read(KEYS[5])
+        runs.read(KEYS[5])
 
 
-def test_refused_lease_with_a_history_is_kept(run: Run, leases: LeaseStore) -> None:
+def test_refused_lease_with_a_history_is_kept(run: Run, runs: RunStore) -> None:
     """A run that has asked for TPUs before keeps its lease when it is refused: the reaper needs it to clean up."""
     run(CloudTPULeaseOperator, KEYS[0])
-    leases.update(leases.read(KEYS[0]), Lease.next_incarnation)
+    runs.update(runs.read(KEYS[0]), RunRecord.next_incarnation)
     with pytest.raises(GrantError):
         run(CloudTPULeaseOperator, KEYS[0], zone="us-central1-b")
-    assert leases.read(KEYS[0]).incarnation == 1
+    assert runs.read(KEYS[0]).incarnation == 1
 
 
 def test_teardown_gives_the_chips_back(run: Run, reservations: ReservationStore) -> None:
@@ -96,10 +96,10 @@ def test_teardown_gives_the_chips_back(run: Run, reservations: ReservationStore)
     assert {entry.run for entry in reservations.read().entries} == {key.name for key in KEYS[1:]}
 
 
-def test_reaper_gives_back_what_nobody_holds_a_lease_for(run: Run, leases: LeaseStore, site: Site) -> None:
+def test_reaper_gives_back_what_nobody_holds_a_lease_for(run: Run, runs: RunStore, site: Site) -> None:
     """A reservation whose lease is gone, as after a crash in between, is free after the reaper's next round."""
     run(CloudTPULeaseOperator, KEYS[0])
-    leases.release(KEYS[0])
+    runs.release(KEYS[0])
     reaped = CloudTPUReaperOperator(task_id="reap").execute(context(KEYS[1]))
     assert reaped["released"] == [KEYS[0].name]
     assert run(CloudTPULeaseOperator, KEYS[5])["run"] == KEYS[5].name
@@ -126,11 +126,11 @@ WALKED = Choice("us-central1-a", "v5litepod-4", "v2-alpha-tpuv5-lite", Tier.SPOT
 """Where a run has got to that has found no capacity anywhere else."""
 
 
-def walked(run: Run, leases: LeaseStore) -> None:
+def walked(run: Run, runs: RunStore) -> None:
     """A run that has tried all its choices, and asks for the last."""
     run(CloudTPULeaseOperator, KEYS[0], tier="spot", on_stock_out="walk")
     tried = Hunt(now(), 1, (Choice.asked(RunConf.parse({**FORM, "tier": "spot"}, load_catalogue())), WALKED))
-    leases.update(leases.read(KEYS[0]), lambda lease: replace(lease.next_incarnation(), choice=WALKED, hunt=tried))
+    runs.update(runs.read(KEYS[0]), lambda record: replace(record.next_incarnation(), choice=WALKED, hunt=tried))
 
 
 def use_up_what_it_walked_to(reservations: ReservationStore) -> None:
@@ -140,35 +140,33 @@ def use_up_what_it_walked_to(reservations: ReservationStore) -> None:
 
 
 def test_cleared_run_begins_its_search_anew(
-    run: Run, leases: LeaseStore, reservations: ReservationStore, capfd: pytest.CaptureFixture[str]
+    run: Run, runs: RunStore, reservations: ReservationStore, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A run whose last choice others have used up meanwhile asks for its first choice again, and says so."""
-    walked(run, leases)
+    walked(run, runs)
     use_up_what_it_walked_to(reservations)
     run(CloudTPULeaseOperator, KEYS[0], tier="spot", on_stock_out="walk")
-    lease = leases.read(KEYS[0])
-    assert lease.choice is not None
-    assert (lease.choice.zone, lease.choice.accelerator_type, lease.hunt) == ("us-central1-f", "v2-8", None)
+    record = runs.read(KEYS[0])
+    assert record.choice is not None
+    assert (record.choice.zone, record.choice.accelerator_type, record.hunt) == ("us-central1-f", "v2-8", None)
     (mine,) = [entry for entry in reservations.read().entries if entry.run == KEYS[0].name]
     assert (mine.zone, mine.accelerator_type) == ("us-central1-f", "v2-8")
     assert "begins anew, with spot v2-8 in us-central1-f" in capfd.readouterr().out
 
 
-def test_cleared_run_goes_on_where_its_search_was(run: Run, leases: LeaseStore) -> None:
+def test_cleared_run_goes_on_where_its_search_was(run: Run, runs: RunStore) -> None:
     """As long as the grant has room for what a run asked for last, a clear changes neither that nor its search."""
-    walked(run, leases)
-    before = leases.read(KEYS[0])
+    walked(run, runs)
+    before = runs.read(KEYS[0])
     run(CloudTPULeaseOperator, KEYS[0], tier="spot", on_stock_out="walk")
-    after = leases.read(KEYS[0])
+    after = runs.read(KEYS[0])
     assert (after.choice, after.hunt) == (before.choice, before.hunt)
 
 
-def test_cleared_run_without_room_anywhere_is_refused(
-    run: Run, leases: LeaseStore, reservations: ReservationStore
-) -> None:
+def test_cleared_run_without_room_anywhere_is_refused(run: Run, runs: RunStore, reservations: ReservationStore) -> None:
     """When no choice has room either, the refusal is about what the form asks for."""
     run(CloudTPULeaseOperator, KEYS[0])
-    leases.update(leases.read(KEYS[0]), lambda lease: replace(lease.next_incarnation(), choice=WALKED))
+    runs.update(runs.read(KEYS[0]), lambda record: replace(record.next_incarnation(), choice=WALKED))
     reservations.release(KEYS[0].digest)
     use_up_what_it_walked_to(reservations)
     for key in KEYS[1:]:

@@ -93,13 +93,13 @@ def test_what_is_no_month_writes_nothing(
 
 async def live(site: Site, client: TPUClient, store: LedgerStore) -> None:
     """One life of a TPU, from the create to the delete, in the ledger and in the cloud."""
-    target = await Provisioner(client, site.leases, store).ensure(site.order(), site.lease())
+    target = await Provisioner(client, site.runs, store).ensure(site.order(), site.lease())
     await until_ready(client, target, pace())
     since = dt.datetime.now(dt.UTC)
-    lease = site.leases.update(site.leases.read(KEY), lambda found: found.with_life(KEY.node_id(1), ready_at=since))
+    record = site.runs.update(site.runs.read(KEY), lambda found: found.with_life(KEY.node_id(1), ready_at=since))
     endings = await request_delete(client, KEY)
     await until_gone(client, KEY, pace())
-    close_incarnations(store, lease, KEY, endings)
+    close_incarnations(store, record, KEY, endings)
 
 
 def export(site: Site, path: Path) -> Path:

@@ -14,7 +14,7 @@ from airflow.sdk import Context
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import Closed, EndReason
 from airflow_tpu.core.run.interruption import Interruption, Reached
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.run.trigger_context import error_event
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.errors import (
@@ -35,7 +35,7 @@ from airflow_tpu.lifecycle.wait import until_gone, until_ready
 from airflow_tpu.operators.run import CloudTPUTrainOperator
 from airflow_tpu.stores.grants import store_root
 from airflow_tpu.stores.ledger import LedgerStore
-from airflow_tpu.stores.runs import LeaseStore
+from airflow_tpu.stores.runs import RunStore
 from tests.airflow_tpu.site import BUCKET, KEY, ZONE, Site, now, pace
 
 NODE_ID = KEY.node_id(1)
@@ -47,14 +47,14 @@ SECOND = dt.timedelta(seconds=1)
 class Training:
     """A train task that a trigger wakes.
 
-    :param lease: as the create task has left it.
+    :param record: as the create task has left it.
     :param xcom: what the task has told the UI.
     """
 
     site: Site
-    lease: Lease
+    record: RunRecord
     ledger: LedgerStore
-    leases: LeaseStore
+    runs: RunStore
     xcom: dict[str, Any] = field(default_factory=dict)
 
     def wake(self, event: dict[str, Any], **conf: Any) -> None:
@@ -84,14 +84,14 @@ class Training:
 async def training(site: Site, client: TPUClient) -> Training:
     """A TPU that has been READY for a while, on which an attempt was started half a minute ago."""
     root = store_root(site.grant)
-    leases, ledger = LeaseStore(site.storage, root), LedgerStore(site.storage, root)
-    lease = leases.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
-    target = await Provisioner(client, leases, ledger).ensure(site.order(), lease)
+    runs, ledger = RunStore(site.storage, root), LedgerStore(site.storage, root)
+    record = runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
+    target = await Provisioner(client, runs, ledger).ensure(site.order(), record)
     await until_ready(client, target, pace())
     since = now() - dt.timedelta(minutes=10)
-    lease = leases.update(lease, lambda found: found.with_life(NODE_ID, ready_at=since))
-    lease = leases.update(lease, lambda found: found.next_attempt(NODE_ID, now() - 30 * SECOND))
-    return Training(site, lease, ledger, leases)
+    record = runs.update(record, lambda found: found.with_life(NODE_ID, ready_at=since))
+    record = runs.update(record, lambda found: found.next_attempt(NODE_ID, now() - 30 * SECOND))
+    return Training(site, record, ledger, runs)
 
 
 LOSSES: list[tuple[Callable[..., TPULost], EndReason]] = [
@@ -117,9 +117,9 @@ async def test_delete_by_somebody_else_that_fails(training: Training, client: TP
     seen = now() - SECOND
     with pytest.raises(TPUVanished):
         training.wake(error_event(TPUVanished("somebody deletes it", seen)))
-    assert (training.closed, [end.at for end in noted_ends(training.leases.read(KEY))]) == ([], [seen])
+    assert (training.closed, [end.at for end in noted_ends(training.runs.read(KEY))]) == ([], [seen])
     target = await training.site.ensure(client)
-    assert (target.node_id, training.closed, noted_ends(training.leases.read(KEY))) == (NODE_ID, [], [])
+    assert (target.node_id, training.closed, noted_ends(training.runs.read(KEY))) == (NODE_ID, [], [])
 
 
 async def test_delete_by_somebody_else_that_takes_effect(training: Training, client: TPUClient) -> None:
@@ -132,8 +132,8 @@ async def test_delete_by_somebody_else_that_takes_effect(training: Training, cli
     await training.site.ensure(client)
     (closed,) = training.closed
     assert (closed.ended_at, closed.end_reason) == (seen, EndReason.VANISHED)
-    assert training.lease.attempt_at is not None
-    assert closed.lost_seconds == pytest.approx((seen - training.lease.attempt_at).total_seconds())
+    assert training.record.attempt_at is not None
+    assert closed.lost_seconds == pytest.approx((seen - training.record.attempt_at).total_seconds())
 
 
 def test_last_loss_ends_the_ledger_too(training: Training) -> None:
@@ -148,7 +148,7 @@ def test_silent_host_is_deleted_at_once(training: Training) -> None:
     """A host that was given up while it is READY is asked to go with the try that gave it up: it costs till then."""
     with pytest.raises(HostLost):
         training.wake(error_event(HostLost("silent")))
-    (end,) = noted_ends(training.leases.read(KEY))
+    (end,) = noted_ends(training.runs.read(KEY))
     assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
     assert abs(end.at - now()) < dt.timedelta(minutes=1)
 
@@ -163,7 +163,7 @@ def test_node_under_maintenance_keeps_its_place(training: Training) -> None:
 
 def test_try_says_what_it_has_lost(training: Training, capfd: pytest.CaptureFixture[str]) -> None:
     """The last line of the try and its XCom have reason, step, safe step, lost seconds and the count."""
-    manifest = f"{training.lease.key.name}/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
+    manifest = f"{training.record.key.name}/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
     seen = now() - 2 * SECOND
     saved = {"step": 10, "files": [], "created": (seen - 10 * SECOND).timestamp()}
     training.site.storage.write_json(f"gs://{BUCKET}/runs/{manifest}", saved)
@@ -178,7 +178,7 @@ def test_try_says_what_it_has_lost(training: Training, capfd: pytest.CaptureFixt
 
 def test_ledger_has_what_was_trained_and_what_of_it_is_lost(training: Training) -> None:
     """Thirty seconds of training count as such, and the ten after the newest safe checkpoint as lost."""
-    manifest = f"{training.lease.key.name}/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
+    manifest = f"{training.record.key.name}/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
     seen = now()
     saved = {"step": 10, "files": [], "created": (seen - 10 * SECOND).timestamp()}
     training.site.storage.write_json(f"gs://{BUCKET}/runs/{manifest}", saved)
@@ -186,8 +186,8 @@ def test_ledger_has_what_was_trained_and_what_of_it_is_lost(training: Training) 
         training.wake(error_event(TPUPreempted("gone", seen)))
     (closed,) = training.closed
     assert closed.lost_seconds == pytest.approx(10.0)
-    assert training.lease.attempt_at is not None
-    assert closed.training_seconds == pytest.approx((seen - training.lease.attempt_at).total_seconds())
+    assert training.record.attempt_at is not None
+    assert closed.training_seconds == pytest.approx((seen - training.record.attempt_at).total_seconds())
 
 
 def test_without_a_checkpoint_everything_is_lost(training: Training) -> None:
@@ -226,7 +226,7 @@ def test_second_stall_on_a_tpu_ends_the_tpu(training: Training) -> None:
     with pytest.raises(RunStalled):
         training.wake(error_event(RunStalled("nothing changed")))
     assert training.closed == []  # it ends when it is gone; until then the lease has the note
-    assert [end.node_id for end in noted_ends(training.leases.read(KEY))] == [NODE_ID]
+    assert [end.node_id for end in noted_ends(training.runs.read(KEY))] == [NODE_ID]
     assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
 
 

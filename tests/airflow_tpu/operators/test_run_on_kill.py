@@ -17,7 +17,7 @@ from airflow.sdk.execution_time.comms import CommsDecoder
 
 from airflow_tpu.clients.runner_session import RunSession
 from airflow_tpu.clients.tpu_api import TPUClient
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.run.trigger_context import Watch
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.lifecycle.run_context import Workbench
@@ -25,7 +25,7 @@ from airflow_tpu.lifecycle.training.follow import RunningJob
 from airflow_tpu.lifecycle.training.launch import launch
 from airflow_tpu.operators.run import CloudTPUTrainOperator
 from airflow_tpu.stores.grants import store_root
-from airflow_tpu.stores.runs import LeaseStore
+from airflow_tpu.stores.runs import RunStore
 from airflow_tpu.triggers.run import CloudTPURunTrigger
 from localcloud.testing import eventually_async
 from tests.airflow_tpu.attempts import ENDLESS, NODE, NODE_ID, bench, ready, script
@@ -52,10 +52,10 @@ async def work(site: Site, client: TPUClient) -> Workbench:
     return work
 
 
-def trigger_of(work: Workbench, lease: Lease, job: RunningJob) -> CloudTPURunTrigger:
+def trigger_of(work: Workbench, record: RunRecord, job: RunningJob) -> CloudTPURunTrigger:
     """The trigger that follows a training, as a triggerer has made it."""
     until = pace(120).until.timestamp()
-    watch = Watch(KEY, lease.token, work.connections.gcp_conn_id, work.connections.ssh_conn_id, "", 0.1, until)
+    watch = Watch(KEY, record.lease.token, work.connections.gcp_conn_id, work.connections.ssh_conn_id, "", 0.1, until)
     trigger = CloudTPURunTrigger(watch.to_json(), job.to_json())
     trigger.task_instance = TaskInstanceDTO(  # type: ignore[assignment]  # what a triggerer gives it
         id=uuid.uuid4(),
@@ -78,9 +78,9 @@ async def delivered(work: Workbench, job: RunningJob) -> int:
         return (await session.status(job.ref)).delivered
 
 
-def take_over(work: Workbench, lease: Lease) -> None:
+def take_over(work: Workbench, record: RunRecord) -> None:
     """Let a newer attempt take the lease."""
-    work.leases.acquire(KEY, lease.zone, lease.expires_at)
+    work.runs.acquire(KEY, record.zone, record.lease.expires_at)
 
 
 def processes(site: Site) -> list[int]:
@@ -117,15 +117,15 @@ async def cancelled(
     :param state: of the task by then.
     :param taken_over: a newer attempt holds the lease by then.
     """
-    lease = work.leases.read(KEY)
-    job = await launch(client, work, lease, NODE)
+    record = work.runs.read(KEY)
+    job = await launch(client, work, record, NODE)
     with Supervisor(state) as supervisor:
         async with triggerer(supervisor, monkeypatch) as runner:
-            following = asyncio.create_task(runner.run_trigger(NUMBER, trigger_of(work, lease, job)))
+            following = asyncio.create_task(runner.run_trigger(NUMBER, trigger_of(work, record, job)))
             runner.triggers[NUMBER] = {"task": following, "name": "train", "is_watcher": False, "events": 0}
             await eventually_async(lambda: delivered(work, job), bool)
             if taken_over:
-                take_over(work, lease)
+                take_over(work, record)
             runner.to_cancel.append(NUMBER)
             await runner.cancel_triggers()
             await asyncio.wait([following])
@@ -153,14 +153,14 @@ async def test_trigger_whose_tpu_is_still_wanted(
     assert processes(site) != []
 
 
-def kill_task(work: Workbench, lease: Lease, monkeypatch: pytest.MonkeyPatch, state: str | None) -> None:
+def kill_task(work: Workbench, record: RunRecord, monkeypatch: pytest.MonkeyPatch, state: str | None) -> None:
     """Let a task that has a TPU be ended in its worker, as on SIGTERM.
 
-    :param lease: as the task has read it when it began.
+    :param record: as the task has read it when it began.
     :param state: of the task by then.
     """
     task = CloudTPUTrainOperator(task_id="train", conf=FORM)
-    task.arm(work, lease)
+    task.arm(work, record)
     with Supervisor(state) as supervisor:
         monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", CommsDecoder(socket=supervisor.socket), raising=False)
         task.on_kill()
@@ -172,7 +172,7 @@ async def test_task_that_is_ended_in_its_worker(
     site: Site, client: TPUClient, work: Workbench, monkeypatch: pytest.MonkeyPatch, state: str | None
 ) -> None:
     """The task asks for the delete of the TPU, once, and does not wait for its end."""
-    kill_task(work, work.leases.read(KEY), monkeypatch, state)
+    kill_task(work, work.runs.read(KEY), monkeypatch, state)
     await eventually_async(partial(states, site), lambda found: found == {})
     assert (len(site.calls("DeleteNode")), site.nodes()) == (1, {})
 
@@ -182,19 +182,19 @@ async def test_task_whose_tpu_is_still_wanted(
     site: Site, work: Workbench, monkeypatch: pytest.MonkeyPatch, state: str, taken_over: bool
 ) -> None:
     """A task that was marked a success, and one that a newer attempt has replaced, leave the TPU alone."""
-    lease = work.leases.read(KEY)
+    record = work.runs.read(KEY)
     if taken_over:
-        take_over(work, lease)
-    kill_task(work, lease, monkeypatch, state)
+        take_over(work, record)
+    kill_task(work, record, monkeypatch, state)
     assert (site.nodes(), site.calls("DeleteNode")) == ({NODE_ID: "READY"}, [])
 
 
-class Silent(LeaseStore):
+class Silent(RunStore):
     """Leases in a bucket that does not answer until it is told to."""
 
     answers = threading.Event()
 
-    def find(self, key: RunKey) -> Lease | None:
+    def find(self, key: RunKey) -> RunRecord | None:
         """Wait, as Cloud Storage's client does, far longer than a killed task may live."""
         self.answers.wait(120.0)
         return super().find(key)
@@ -204,7 +204,7 @@ class Deaf(Workbench):
     """The workbench of a task whose bucket does not answer."""
 
     @cached_property
-    def leases(self) -> LeaseStore:
+    def runs(self) -> RunStore:
         """Where the lease is kept."""
         return Silent(self.storage, store_root(self.grant))
 
@@ -214,9 +214,9 @@ async def test_task_that_is_ended_while_the_bucket_does_not_answer(
 ) -> None:
     """The question for a newer attempt does not use up the seconds that a killed task has for its one request."""
     deaf = Deaf(KEY, work.connections, FORM)
-    _ = deaf.leases, deaf.ledger, deaf.storage.get_conn()  # a task has used them by then
+    _ = deaf.runs, deaf.ledger, deaf.storage.get_conn()  # a task has used them by then
     try:
-        kill_task(deaf, work.leases.read(KEY), monkeypatch, "failed")
+        kill_task(deaf, work.runs.read(KEY), monkeypatch, "failed")
         await eventually_async(partial(states, site), lambda found: found == {})
     finally:
         Silent.answers.set()

@@ -55,7 +55,7 @@ def lose_books(request: pytest.FixtureRequest, site: Site, monkeypatch: pytest.M
 async def train(site: Site, client: TPUClient, right: dt.timedelta) -> None:
     """A READY TPU of the run, with a lease and a label that end so long from now."""
     view = (await until_ready(client, await site.ensure(client), pace())).view
-    site.leases.acquire(KEY, ZONE, now() + right)
+    site.runs.acquire(KEY, ZONE, now() + right)
     expires = str(int((now() + right).timestamp()))
     await client.relabel(view.name, {**view.labels, "airflow-tpu-expires": expires})
 
@@ -78,13 +78,13 @@ async def test_the_teardown_works_after_the_grant(site: Site, client: TPUClient,
     assert site.nodes() == {}
     assert endings(site.ledger) == [KEY.node_id(1)]
     with pytest.raises(LeaseLost):
-        site.leases.read(KEY)
+        site.runs.read(KEY)
 
 
 async def test_the_reaper_works_after_the_grant(site: Site, client: TPUClient, end_grant: Break) -> None:
     """With the term over, the reaper deletes a TPU that nobody holds a lease on and closes its record."""
     await train(site, client, SOON)
-    site.leases.release(KEY)
+    site.runs.release(KEY)
     end_grant()
     await asyncio.to_thread(lambda: CloudTPUReaperOperator(task_id="reap").execute(context()))
     eventually(site.nodes, lambda nodes: nodes == {}, 90.0)

@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import Lease, RunRecord
 from airflow_tpu.core.run.trigger_context import Watch
 from airflow_tpu.errors import QuotaExceeded, StockOut
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator
-from airflow_tpu.stores.runs import LeaseStore
+from airflow_tpu.stores.runs import RunStore
 from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
 from tests.airflow_tpu.site import FORM, KEY, ZONE, Site, context, now
 
@@ -29,15 +29,15 @@ Create = Callable[..., Any]
 
 
 @pytest.fixture
-def leases(site: Site) -> LeaseStore:
+def runs(site: Site) -> RunStore:
     """Leases of the grant."""
-    return site.leases
+    return site.runs
 
 
 @pytest.fixture
-def create(leases: LeaseStore) -> Create:
+def create(runs: RunStore) -> Create:
     """Execute the create task of a run whose lease ends in an hour, as a worker does."""
-    leases.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
+    runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
 
     def execute(deferrable: bool = True, **conf: Any) -> Any:
         asked = {**FORM, "provisioning": "node", **conf}
@@ -52,9 +52,7 @@ def asked(site: Site) -> list[str]:
     return [str(call["resource"]).split("/")[3] for call in site.calls("CreateNode")]
 
 
-def test_worker_slot_is_given_up(
-    site: Site, create: Create, leases: LeaseStore, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_worker_slot_is_given_up(site: Site, create: Create, runs: RunStore, capfd: pytest.CaptureFixture[str]) -> None:
     """The task is deferred, not asleep; since when it waits is in the lease, so that it survives every process."""
     site.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
     before = now()
@@ -63,7 +61,7 @@ def test_worker_slot_is_given_up(
     trigger = deferred.value.trigger
     assert isinstance(trigger, CloudTPUCapacityTrigger)
     assert deferred.value.method_name == "execute_again"
-    hunt = leases.read(KEY).hunt
+    hunt = runs.read(KEY).hunt
     assert hunt is not None
     assert before <= hunt.since <= now()
     assert trigger.hunt["resume_at"] > hunt.since.timestamp()
@@ -71,22 +69,20 @@ def test_worker_slot_is_given_up(
     assert site.nodes() == {}
 
 
-def test_wait_ends_with_the_lease(
-    site: Site, create: Create, leases: LeaseStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wait_ends_with_the_lease(site: Site, create: Create, runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next check is never after the deadline, however long the pause would be."""
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS", "100000")
     site.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
     with pytest.raises(TaskDeferred) as deferred:
         create()
     trigger = cast(CloudTPUCapacityTrigger, deferred.value.trigger)
-    assert trigger.hunt["resume_at"] == leases.read(KEY).expires_at.timestamp()
+    assert trigger.hunt["resume_at"] == runs.read(KEY).lease.expires_at.timestamp()
 
 
 async def test_trigger_says_what_it_waits_for(capfd: pytest.CaptureFixture[str]) -> None:
     """Since when, next check and deadline are in the log of the deferred task; then it wakes the task."""
-    lease = Lease(KEY, "token", now() + dt.timedelta(hours=1), ZONE)
-    watch = Watch(KEY, lease.token, "google_cloud_default", "ssh", "", 1.0, lease.expires_at.timestamp())
+    record = RunRecord(KEY, Lease("token", now() + dt.timedelta(hours=1)), ZONE)
+    watch = Watch(KEY, record.lease.token, "google_cloud_default", "ssh", "", 1.0, record.lease.expires_at.timestamp())
     times = {"since": time.time() - 90, "resume_at": time.time() + 0.3}
     trigger = CloudTPUCapacityTrigger(watch.to_json(), {"what": "capacity for spot v2-8 in here", **times})
     path, arguments = trigger.serialize()
@@ -97,13 +93,13 @@ async def test_trigger_says_what_it_waits_for(capfd: pytest.CaptureFixture[str])
     assert "waiting for capacity for spot v2-8 in here: 90 s since" in capfd.readouterr().out
 
 
-def test_ready_tpu_ends_the_search(site: Site, create: Create, leases: LeaseStore) -> None:
+def test_ready_tpu_ends_the_search(site: Site, create: Create, runs: RunStore) -> None:
     """With a TPU there is nothing to wait for: the next stock-out begins a search of its own."""
     site.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
     with pytest.raises(TaskDeferred):
         create()
     assert create()["zone"] == ZONE
-    assert leases.read(KEY).hunt is None
+    assert runs.read(KEY).hunt is None
 
 
 def test_worker_that_may_not_defer_is_tried_again(site: Site, create: Create) -> None:
@@ -113,32 +109,32 @@ def test_worker_that_may_not_defer_is_tried_again(site: Site, create: Create) ->
         create(deferrable=False)
 
 
-def test_walk_moves_lease_and_reservation(site: Site, create: Create, leases: LeaseStore) -> None:
+def test_walk_moves_lease_and_reservation(site: Site, create: Create, runs: RunStore) -> None:
     """The choice is in the lease, the reservation moves with it, and the TPU is where both say."""
     site.cloud.add_fault("tpu.operation", {"verb": "create"}, times=2, **NO_CAPACITY)
     done = create(on_stock_out="walk")
-    lease = leases.read(KEY)
+    record = runs.read(KEY)
     assert asked(site) == [ZONE, ZONE, "us-central1-a"]
-    assert lease.choice is not None
-    assert (done["zone"], lease.zone, lease.choice.zone) == ("us-central1-a",) * 3
+    assert record.choice is not None
+    assert (done["zone"], record.zone, record.choice.zone) == ("us-central1-a",) * 3
     (entry,) = site.reservations.read().entries
     assert (entry.zone, entry.accelerator_type, entry.chips) == ("us-central1-a", "v5litepod-4", 4)
 
 
-def test_walk_waits_when_all_were_tried(site: Site, create: Create, leases: LeaseStore) -> None:
+def test_walk_waits_when_all_were_tried(site: Site, create: Create, runs: RunStore) -> None:
     """After the last choice the task waits and begins again with the form's."""
     site.cloud.add_fault("tpu.operation", {"verb": "create"}, times=3, **NO_CAPACITY)
     with pytest.raises(TaskDeferred):
         create(on_stock_out="walk")
-    lease = leases.read(KEY)
+    record = runs.read(KEY)
     assert len(asked(site)) == 3
-    assert lease.choice is not None
-    assert lease.hunt is not None
-    assert (lease.choice.zone, lease.choice.tier, lease.hunt.rounds) == (ZONE, "spot", 1)
+    assert record.choice is not None
+    assert record.hunt is not None
+    assert (record.choice.zone, record.choice.tier, record.hunt.rounds) == (ZONE, "spot", 1)
     assert create(on_stock_out="walk")["zone"] == ZONE
 
 
-def test_walk_passes_over_a_row_without_room(site: Site, create: Create, leases: LeaseStore) -> None:
+def test_walk_passes_over_a_row_without_room(site: Site, create: Create, runs: RunStore) -> None:
     """A row that others have used up is asked for permission, not for a TPU; the next one is taken."""
     grant = site.grant.allowances[0]
     assert (grant.count, grant.tier) == (5, "on-demand")

@@ -16,7 +16,7 @@ from airflow_tpu.lifecycle.incarnation_end import noted_ends
 from airflow_tpu.lifecycle.wait import Pace, until_ready
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator
 from airflow_tpu.stores.grants import store_root
-from airflow_tpu.stores.runs import LeaseStore
+from airflow_tpu.stores.runs import RunStore
 from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
 from localcloud.rules.settings import Latencies
 from localcloud.testing import eventually
@@ -36,9 +36,9 @@ SHUT = {"deadline_hours": 2, "start_within_hours": 0.5}
 
 
 @pytest.fixture
-def leases(site: Site) -> LeaseStore:
+def runs(site: Site) -> RunStore:
     """Leases of the grant that the tasks load; the run's ends in an hour."""
-    store = LeaseStore(site.storage, store_root(site.grant))
+    store = RunStore(site.storage, store_root(site.grant))
     store.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
     return store
 
@@ -57,13 +57,13 @@ def context() -> Context:
     return cast(Context, {"ti": instance})
 
 
-def closing(leases: LeaseStore) -> dt.datetime:
+def closing(runs: RunStore) -> dt.datetime:
     """When the window of OPEN closes."""
-    return leases.read(KEY).expires_at - dt.timedelta(hours=0.5)
+    return runs.read(KEY).lease.expires_at - dt.timedelta(hours=0.5)
 
 
 def test_wait_for_capacity_ends_with_the_window(
-    site: Site, leases: LeaseStore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    site: Site, runs: RunStore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The task wakes when its window closes, however long the pause would be, and says until when it waits."""
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS", "100000")
@@ -71,31 +71,31 @@ def test_wait_for_capacity_ends_with_the_window(
     with pytest.raises(TaskDeferred) as deferred:
         task(**OPEN).execute(context())
     trigger = cast(CloudTPUCapacityTrigger, deferred.value.trigger)
-    assert trigger.hunt["resume_at"] == closing(leases).timestamp() == trigger.watch.closes
-    assert f"giving up at {closing(leases):%Y-%m-%d %H:%M} UTC" in capfd.readouterr().out
+    assert trigger.hunt["resume_at"] == closing(runs).timestamp() == trigger.watch.closes
+    assert f"giving up at {closing(runs):%Y-%m-%d %H:%M} UTC" in capfd.readouterr().out
 
 
-def test_closed_window_asks_for_nothing(site: Site, leases: LeaseStore) -> None:
+def test_closed_window_asks_for_nothing(site: Site, runs: RunStore) -> None:
     """A try that begins after the window has closed is skipped without one create call."""
     with pytest.raises(AirflowSkipException, match=r"no TPU in time.*Nothing is billed any more"):
         task(**SHUT).execute(context())
     assert site.calls("CreateNode") == []
 
 
-def test_tpu_that_comes_too_late_is_given_back(site: Site, leases: LeaseStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tpu_that_comes_too_late_is_given_back(site: Site, runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trigger is told when the window closes; the task then deletes what it asked for and is skipped."""
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS", "0")
     with pytest.raises(TaskDeferred) as deferred:
         task(**OPEN).execute(context())
     watch = cast(Watch, deferred.value.trigger.watch)
-    assert (watch.closing, watch.deadline) == (closing(leases), leases.read(KEY).expires_at)
+    assert (watch.closing, watch.deadline) == (closing(runs), runs.read(KEY).lease.expires_at)
     with pytest.raises(AirflowSkipException, match="no TPU in time"):
         task(**OPEN).execute_ready(context(), error_event(WindowClosed("no TPU in time.")))
     assert eventually(site.nodes, lambda found: found == {}, 90.0) == {}
-    assert len(noted_ends(leases.read(KEY))) == 1
+    assert len(noted_ends(runs.read(KEY))) == 1
 
 
-def test_run_that_has_had_a_tpu_goes_on(site: Site, leases: LeaseStore) -> None:
+def test_run_that_has_had_a_tpu_goes_on(site: Site, runs: RunStore) -> None:
     """Once a TPU was READY the window means nothing: a repeated task uses it, or makes the next one."""
     assert task().execute(context())["zone"] == ZONE
     assert task(**SHUT).execute(context())["zone"] == ZONE

@@ -17,7 +17,7 @@ from airflow_tpu.operators.reaper import CloudTPUReaperOperator
 from airflow_tpu.operators.tpu import CloudTPUDeleteOperator
 from airflow_tpu.stores.grants import store_root
 from airflow_tpu.stores.ledger import LedgerStore
-from airflow_tpu.stores.runs import LeaseStore
+from airflow_tpu.stores.runs import RunStore
 from localcloud.testing import eventually
 from tests.airflow_tpu.site import BUCKET, KEY, ZONE, Site, now, pace
 
@@ -28,10 +28,10 @@ CONF = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifac
 async def damaged(site: Site, client: TPUClient) -> Site:
     """A READY TPU without a lease, whose record somebody has overwritten."""
     root = store_root(site.grant)
-    leases, ledger = LeaseStore(site.storage, root), LedgerStore(site.storage, root)
-    lease = leases.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
-    await until_ready(client, await Provisioner(client, leases, ledger).ensure(site.order(), lease), pace())
-    leases.release(KEY)
+    runs, ledger = RunStore(site.storage, root), LedgerStore(site.storage, root)
+    record = runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
+    await until_ready(client, await Provisioner(client, runs, ledger).ensure(site.order(), record), pace())
+    runs.release(KEY)
     (name,) = ledger.names("ledger/incarnations/")
     site.storage.write_json(f"gs://{BUCKET}/{name}", {"event": "opened", "version": 99})
     return site

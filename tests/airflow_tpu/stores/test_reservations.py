@@ -19,7 +19,7 @@ import pytest
 from airflow_tpu.core.grant.authorize import Permit
 from airflow_tpu.core.grant.reservations import Reservations
 from airflow_tpu.core.run.expiry import LeaseState
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import Lease, RunRecord
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.errors import GrantUnknown, GrantViolation, TransientError
@@ -28,7 +28,7 @@ from airflow_tpu.lifecycle.project_snapshot import Census, take_census
 from airflow_tpu.lifecycle.reap import release_forgotten
 from airflow_tpu.lifecycle.target import Target
 from airflow_tpu.stores.reservations import ReservationStore
-from airflow_tpu.stores.runs import LeaseStore
+from airflow_tpu.stores.runs import RunStore
 from tests.airflow_tpu.site import BUCKET, KEY, ROOT, ZONE, Site, now
 
 NOBODY = Census((), (), ())
@@ -38,9 +38,9 @@ V5E: dict[str, Any] = {"accelerator_type": "v5litepod-4", "zone": "us-central1-a
 Outcome = Permit | GrantViolation
 
 
-def lease_of(number: int, hours: float = 1.0) -> Lease:
+def record_of(number: int, hours: float = 1.0) -> RunRecord:
     """The lease of the DAG run of that number, as its other tasks know it."""
-    return Lease(RunKey("tpu_train", f"run {number}"), "token", now() + dt.timedelta(hours=hours), ZONE)
+    return RunRecord(RunKey("tpu_train", f"run {number}"), Lease("token", now() + dt.timedelta(hours=hours)), ZONE)
 
 
 def store() -> ReservationStore:
@@ -48,9 +48,9 @@ def store() -> ReservationStore:
     return ReservationStore(ArtifactsHook(), ROOT, patience=120.0, pause=0.05)
 
 
-def reserve(site: Site, lease: Lease, **kind: Any) -> Permit:
+def reserve(site: Site, record: RunRecord, **kind: Any) -> Permit:
     """Do what the lease task of a run does; the API shows nobody's TPU yet."""
-    return site.order(**kind).reserve(store(), NOBODY, lease, now())
+    return site.order(**kind).reserve(store(), NOBODY, record, now())
 
 
 def at_once(count: int, action: Callable[[int], Any]) -> list[Any]:
@@ -92,10 +92,10 @@ def test_runs_that_create_at_once_stay_inside_the_grant(site: Site) -> None:
     def create(number: int) -> Target:
         async def ensured() -> Target:
             async with site.client() as client:
-                return await own.provisioner(client).ensure(site.order(**ON_DEMAND), lease)
+                return await own.provisioner(client).ensure(site.order(**ON_DEMAND), record)
 
         own = dataclasses.replace(site, storage=ArtifactsHook())
-        lease = own.lease(RunKey("tpu_train", f"run {number}"))
+        record = own.lease(RunKey("tpu_train", f"run {number}"))
         return asyncio.run(ensured())
 
     targets = [outcome for outcome in at_once(10, create) if isinstance(outcome, Target)]
@@ -105,47 +105,47 @@ def test_runs_that_create_at_once_stay_inside_the_grant(site: Site) -> None:
 
 def test_repeated_take_is_the_same_reservation(site: Site) -> None:
     """A task that is tried again holds what it held, and no second object is written."""
-    lease = lease_of(1)
-    reserve(site, lease)
+    record = record_of(1)
+    reserve(site, record)
     before = site.storage.listing(f"{ROOT}/reservations.json")
-    assert reserve(site, lease).allowance_text == "100 spot v2-8 devices in us-central1-f"
+    assert reserve(site, record).allowance_text == "100 spot v2-8 devices in us-central1-f"
     assert site.storage.listing(f"{ROOT}/reservations.json") == before
 
 
 def test_lost_answers_take_no_chips_twice(site: Site) -> None:
     """A reservation whose write took effect without an answer is held once."""
     site.cloud.add_fault("gcs.request", {"method": "POST"}, action="lose-response")
-    reserve(site, lease_of(1))
+    reserve(site, record_of(1))
     assert site.cloud.cloud.faults.unused() == []
-    assert [entry.owner for entry in store().read().entries] == [lease_of(1).key.digest]
+    assert [entry.owner for entry in store().read().entries] == [record_of(1).key.digest]
 
 
 def test_refusal_reserves_nothing(site: Site) -> None:
     """What the grant does not cover leaves no trace that others would have to count."""
     with pytest.raises(GrantViolation):
-        reserve(site, lease_of(1), accelerator_type="v2-8", zone="us-central1-b")
+        reserve(site, record_of(1), accelerator_type="v2-8", zone="us-central1-b")
     assert store().read() == Reservations()
 
 
 def test_released_chips_are_free_at_once(site: Site) -> None:
     """The sixth run gets a device as soon as one of five has given its own back; giving back twice succeeds."""
     for number in range(5):
-        reserve(site, lease_of(number), **ON_DEMAND)
+        reserve(site, record_of(number), **ON_DEMAND)
     with pytest.raises(GrantViolation):
-        reserve(site, lease_of(5), **ON_DEMAND)
+        reserve(site, record_of(5), **ON_DEMAND)
     for _ in range(2):
-        store().release(lease_of(0).key.digest)
-    assert reserve(site, lease_of(5), **ON_DEMAND)
+        store().release(record_of(0).key.digest)
+    assert reserve(site, record_of(5), **ON_DEMAND)
 
 
 def test_those_who_lose_every_race_say_so(site: Site) -> None:
     """A writer without patience fails with an error that a retry may cure, and reserves nothing."""
-    reserve(site, lease_of(1))
+    reserve(site, record_of(1))
     hasty = ReservationStore(OneBehind(), ROOT, patience=0.0)
-    lease = lease_of(2)
+    record = record_of(2)
     with pytest.raises(TransientError, match="written by others"):
-        site.order().reserve(hasty, NOBODY, lease, now())
-    assert store().read().of(lease.key.digest) is None
+        site.order().reserve(hasty, NOBODY, record, now())
+    assert store().read().of(record.key.digest) is None
 
 
 class OneBehind(ArtifactsHook):
@@ -164,33 +164,33 @@ def test_damaged_object_stops_creating_and_nothing_else(site: Site, content: str
     """Nobody gets a permit from a damaged object, while teardown and reaper go on."""
     site.storage.upload(BUCKET, f"{site.grant.prefix}/reservations.json", data=content)
     with pytest.raises(GrantUnknown, match="delete it"):
-        reserve(site, lease_of(1))
+        reserve(site, record_of(1))
     store().release(KEY.digest)
     assert store().readable() == Reservations()
 
 
-def states(*leases: Lease, run_state: str | None = "running") -> dict[str, LeaseState]:
+def states(*runs: RunRecord, run_state: str | None = "running") -> dict[str, LeaseState]:
     """What the reaper knows of these runs."""
-    return {lease.key.digest: LeaseState(lease.key.digest, lease.expires_at, run_state) for lease in leases}
+    return {record.key.digest: LeaseState(record.key.digest, record.lease.expires_at, run_state) for record in runs}
 
 
 def test_reaper_gives_back_what_was_forgotten(site: Site) -> None:
     """Reservations of runs that are over, expired or without a lease go; those in progress or in doubt stay."""
-    leases = [lease_of(number) for number in range(5)]
-    for lease in leases:
-        reserve(site, lease)
-    going, doubtful, over, unknown, _ = leases
+    runs = [record_of(number) for number in range(5)]
+    for record in runs:
+        reserve(site, record)
+    going, doubtful, over, unknown, _ = runs
     known = states(going) | states(doubtful, run_state=None) | states(over, run_state="failed")
     known |= states(unknown, run_state="")
     released = release_forgotten(store(), store().read(), known, NOBODY)
-    assert released == [lease.key.name for lease in leases[2:]]
+    assert released == [record.key.name for record in runs[2:]]
     assert [entry.owner for entry in store().read().entries] == [going.key.digest, doubtful.key.digest]
 
 
 async def test_reaper_waits_for_the_tpu(site: Site, client: Any) -> None:
     """What a run has reserved stays taken as long as its TPU exists, whatever became of the run."""
-    lease = site.lease()
-    await site.provisioner(client).ensure(site.order(), lease)
+    record = site.lease()
+    await site.provisioner(client).ensure(site.order(), record)
     census = await take_census(client)
     assert release_forgotten(store(), store().read(), {}, census) == []
     assert release_forgotten(store(), store().read(), {}, NOBODY) == [KEY.name]
@@ -206,4 +206,4 @@ def test_project_number_is_the_buckets(site: Site) -> None:
 def test_leases_and_reservations_do_not_meet(site: Site) -> None:
     """The object of the reservations is no lease."""
     reserve(site, site.lease())
-    assert [lease.key for lease in LeaseStore(site.storage, ROOT).all()] == [KEY]
+    assert [record.key for record in RunStore(site.storage, ROOT).all()] == [KEY]

@@ -14,7 +14,7 @@ from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey, labels
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.hooks.artifacts import ArtifactsHook
 from airflow_tpu.stores.ledger import LedgerStore
-from airflow_tpu.stores.runs import LeaseStore
+from airflow_tpu.stores.runs import RunStore
 from localcloud.testing import BackgroundCloud, eventually, tpu_client
 
 BUCKET = "trc-local"
@@ -105,9 +105,9 @@ class Project:
         return LedgerStore(self.storage, ROOT)
 
     @property
-    def leases(self) -> LeaseStore:
+    def runs(self) -> RunStore:
         """Where leases are kept."""
-        return LeaseStore(self.storage, ROOT)
+        return RunStore(self.storage, ROOT)
 
     def record(self, event: Opened | Closed) -> None:
         """Write one event."""
@@ -130,7 +130,7 @@ class Project:
     def run(self, key: RunKey, expires_at: dt.datetime, leased: bool = True) -> None:
         """A run of ours with its TPU."""
         now = dt.datetime.now(dt.UTC)
-        token = self.leases.acquire(key, V2[1], expires_at).token if leased else "0123456789abcdef"
+        token = self.runs.acquire(key, V2[1], expires_at).lease.token if leased else "0123456789abcdef"
         self.record(opened(key, 1, now))
         self.create(key.node_id(1), marks=labels(key, LeaseStamp(token, expires_at, 1)))
 

@@ -11,7 +11,7 @@ from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
 from airflow_tpu.core.ledger.usage import fold
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import Lease, RunRecord
 from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey, labels
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
@@ -78,22 +78,22 @@ def closed(event: Opened, hours: float = 1.0, reason: EndReason = EndReason.FINI
     return Closed(event.node_id, begin, begin + hours * HOUR, reason, TimeSource.API, hours * 3600, size)
 
 
-def lease(key: RunKey = KEY, expires_at: dt.datetime = NOW + HOUR) -> Lease:
+def record(key: RunKey = KEY, expires_at: dt.datetime = NOW + HOUR) -> RunRecord:
     """A lease of a run."""
-    return Lease(key, "token", expires_at, ZONE, incarnation=1)
+    return RunRecord(key, Lease("token", expires_at), ZONE, incarnation=1)
 
 
 def snapshot(
     nodes: Iterable[TPUView] = (),
     events: Iterable[Opened | Closed] = (),
-    leases: Iterable[Lease] | None = (),
+    records: Iterable[RunRecord] | None = (),
     **changes: Any,
 ) -> Snapshot:
     """Everything could be read, unless changed."""
     fields: dict[str, Any] = {
         "grant": grant(),
         "census": Census(tuple(nodes), (), ()),
-        "leases": None if leases is None else tuple(leases),
+        "records": None if records is None else tuple(records),
         "usage": fold(events, CATALOGUE, NOW),
         **changes,
     }

@@ -13,7 +13,7 @@ from airflow_tpu.ui.fleet import gauges, orphan_table, tpus
 from airflow_tpu.ui.parts import HIDDEN, Reader
 from airflow_tpu.ui.snapshot import Snapshot
 from tests.airflow_tpu.core.grant import two_rows
-from tests.airflow_tpu.ui.made import ALL, HOUR, KEY, NOW, ROW, ZONE, grant, lease, node, opened, queued, snapshot
+from tests.airflow_tpu.ui.made import ALL, HOUR, KEY, NOW, ROW, ZONE, grant, node, opened, queued, record, snapshot
 
 UNKNOWN_ROWS = {"in_use": None, "dead": None, "idle": None, "over": None}
 
@@ -137,7 +137,7 @@ def test_a_tpu_that_somebody_pays_for_puts_no_other_over_the_allowance() -> None
     """The TPU whose bill was accepted is the one beyond the row; those that the grant was asked for stay covered."""
     paid = opened(KEY, 1, allowance=None, paid_reason="deadline on Friday")
     names = [KEY.node_id(1), "n1", "n2"]
-    known = snapshot([node(names[0], KEY), node("n1"), node("n2")], [paid], [lease()])
+    known = snapshot([node(names[0], KEY), node("n1"), node("n2")], [paid], [record()])
     assert [row(known, name)["Cost class"]["text"] for name in names] == ["paid, accepted", "covered", "covered"]
     assert gauge(known) == {"in_use": 3, "dead": 0, "idle": 0, "over": 1}
 
@@ -150,7 +150,7 @@ def test_without_a_grant_the_cost_class_is_unknown() -> None:
 def test_an_accepted_bill_shows_its_reason() -> None:
     """A TPU that somebody decided to pay for says so, although a row of the grant would fit it."""
     paid = opened(allowance=None, paid_reason="deadline on Friday")
-    found = row(snapshot([node(KEY.node_id(1), KEY)], [paid], [lease()]), KEY.node_id(1))["Cost class"]
+    found = row(snapshot([node(KEY.node_id(1), KEY)], [paid], [record()]), KEY.node_id(1))["Cost class"]
     assert (found["text"], found["note"]) == ("paid, accepted", "deadline on Friday")
 
 
@@ -163,7 +163,7 @@ def test_what_costs_money_stands_first() -> None:
 def test_a_tpu_leads_to_its_run_and_to_the_console() -> None:
     """Our TPU links to its DAG run, with every special character quoted, and to its page in the console."""
     created = node(KEY.node_id(1), KEY, created_at=NOW - 26 * HOUR)
-    found = row(snapshot([created], leases=[lease()]), KEY.node_id(1))
+    found = row(snapshot([created], records=[record()]), KEY.node_id(1))
     assert found["Run"]["href"] == "../dags/tpu_train/runs/manual__2026-11-20T10%3A00%3A00%2B00%3A00"
     console = "https://console.cloud.google.com/compute/tpus/details/us-central1-f/"
     assert found["TPU"]["href"] == f"{console}{KEY.node_id(1)}?project=my-project"
@@ -193,7 +193,7 @@ def test_a_zone_without_an_answer_is_named() -> None:
 def test_a_dag_that_the_reader_may_not_see_has_no_name() -> None:
     """Neither DAG, run, link nor the DAG's part of the TPU's name is shown to who may not see the DAG."""
     secret = RunKey("secret_dag", "manual__1")
-    known = snapshot([node(secret.node_id(1), secret)], leases=[lease(secret)])
+    known = snapshot([node(secret.node_id(1), secret)], records=[record(secret)])
     data = tpus(known, Reader({"tpu_train"}))
     ((name, *_, run, _cost),) = data["rows"]
     assert name == {"text": f"*-{secret.digest}-1"}
@@ -209,27 +209,27 @@ def test_a_forgotten_run_is_named_to_those_only_who_see_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expires_at", "leases", "reason"),
+    ("expires_at", "records", "reason"),
     [
         (NOW + HOUR, [], "nobody holds a lease on it"),
-        (NOW - HOUR, [lease(expires_at=NOW - HOUR)], "its lease ended 2026-11-20 11:00 UTC"),
+        (NOW - HOUR, [record(expires_at=NOW - HOUR)], "its lease ended 2026-11-20 11:00 UTC"),
     ],
 )
-def test_a_tpu_of_ours_without_a_living_lease_is_an_orphan(expires_at: Any, leases: list[Any], reason: str) -> None:
+def test_a_tpu_of_ours_without_a_living_lease_is_an_orphan(expires_at: Any, records: list[Any], reason: str) -> None:
     """What carries our label and has no lease, or one that has ended, is listed with the reason."""
-    data = orphan_table(snapshot([node(KEY.node_id(1), KEY, expires_at)], leases=leases), ALL)
+    data = orphan_table(snapshot([node(KEY.node_id(1), KEY, expires_at)], records=records), ALL)
     assert [[cell["text"] for cell in cells[:2]] for cells in data["rows"]] == [[KEY.node_id(1), reason]]
 
 
 def test_what_is_leased_or_not_ours_is_no_orphan() -> None:
     """A TPU with a living lease, and one that somebody else made, are left alone."""
-    data = orphan_table(snapshot([node(KEY.node_id(1), KEY), node("annas")], leases=[lease()]), ALL)
+    data = orphan_table(snapshot([node(KEY.node_id(1), KEY), node("annas")], records=[record()]), ALL)
     assert data["rows"] == []
     assert data["empty"].startswith("none")
 
 
 def test_orphans_are_unknown_without_leases() -> None:
     """Leases that cannot be read make no TPU an orphan and prove that none is."""
-    data = orphan_table(snapshot([node(KEY.node_id(1), KEY)], leases=None, problems={"leases": "403"}), ALL)
+    data = orphan_table(snapshot([node(KEY.node_id(1), KEY)], records=None, problems={"leases": "403"}), ALL)
     assert data["rows"] == []
     assert data["empty"] == "unknown: 403"

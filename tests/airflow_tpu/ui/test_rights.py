@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.ui.app import create_app
 from airflow_tpu.ui.data import SnapshotCache
-from tests.airflow_tpu.ui.made import KEY, closed, lease, node, opened, snapshot
+from tests.airflow_tpu.ui.made import KEY, closed, node, opened, record, snapshot
 from tests.airflow_tpu.ui.rights import VISIBLE, bearer
 
 SECRET = RunKey("secret_dag", "manual__whistle")
@@ -26,7 +26,7 @@ def page(monkeypatch: pytest.MonkeyPatch, database: None) -> Iterator[TestClient
     init_auth_manager()
     events = [opened(KEY), opened(SECRET)]
     nodes = [node(KEY.node_id(1), KEY), node(SECRET.node_id(1), SECRET)]
-    known = snapshot(nodes, [*events, *(closed(event) for event in events)], [lease(KEY), lease(SECRET)])
+    known = snapshot(nodes, [*events, *(closed(event) for event in events)], [record(KEY), record(SECRET)])
     app = FastAPI()
     app.mount("/tpu", create_app(SnapshotCache(lambda: known)))
     yield TestClient(app)

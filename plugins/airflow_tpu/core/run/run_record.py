@@ -1,4 +1,4 @@
-"""The lease: the right of one DAG run (and map index) to one TPU, with an expiry and a fencing token."""
+"""The record of one DAG run (and map index): its lease on a TPU, and what is known of each incarnation."""
 
 from __future__ import annotations
 
@@ -96,11 +96,45 @@ class Holder:
 
 @dataclass(frozen=True)
 class Lease:
-    """What is written to the lease object; it outlives tries, clears and the loss of every Airflow process.
+    """The right of a run to its TPU.
 
-    :param key: whose lease it is.
     :param token: changes each time the lease is taken; a delete is fenced by it.
     :param expires_at: the run's deadline; what is alive after it may be reaped.
+    :param holder: which DAG run has taken it, None if nobody noted that.
+    """
+
+    token: str
+    expires_at: dt.datetime
+    holder: Holder | None = None
+
+    def renewed(self, token: str, expires_at: dt.datetime, holder: Holder | None = None) -> Lease:
+        """The same lease taken again: an older attempt's token no longer opens anything."""
+        return Lease(token, expires_at, holder or self.holder)
+
+    def is_held_against(self, holder: Holder | None, now: dt.datetime) -> bool:
+        """Whether another DAG run has the right, and it has not expired."""
+        if self.holder is None or holder is None or self.expires_at <= now:
+            return False
+        return not self.holder.is_followed_by(holder)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        holder = self.holder.to_json() if self.holder else None
+        return {"token": self.token, "expires_at": self.expires_at.isoformat(), "holder": holder}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Lease:
+        """Inverse of :meth:`to_json`."""
+        holder = Holder.from_json(data["holder"]) if data.get("holder") else None
+        return cls(data["token"], dt.datetime.fromisoformat(data["expires_at"]), holder)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What is known of a run; it outlives tries, clears and the loss of every Airflow process.
+
+    :param key: whose record it is.
+    :param lease: the run's right to a TPU.
     :param zone: where the current incarnation was asked for.
     :param incarnation: number of the current physical life, 0 before the first create.
     :param attempt: number of the last start of the user's process, 0 before the first.
@@ -108,14 +142,12 @@ class Lease:
     :param attempt_at: when it was started, None if nobody noted it.
     :param spent: what the run has used of its budget of interruptions.
     :param lives: what is known of each incarnation, by node id.
-    :param holder: which DAG run has taken it, None if nobody noted that.
     :param choice: which TPU is asked for, None for the one of the form.
     :param hunt: the search for capacity, None while there is none.
     """
 
     key: RunKey
-    token: str
-    expires_at: dt.datetime
+    lease: Lease
     zone: str
     incarnation: int = 0
     attempt: int = 0
@@ -123,7 +155,6 @@ class Lease:
     attempt_at: dt.datetime | None = None
     spent: Spent = field(default_factory=Spent)
     lives: Mapping[str, Life] = field(default_factory=dict)
-    holder: Holder | None = None
     choice: Choice | None = None
     hunt: Hunt | None = None
 
@@ -134,25 +165,19 @@ class Lease:
 
     @property
     def stamp(self) -> LeaseStamp:
-        """What the node's labels say of this lease."""
-        return LeaseStamp(token=self.token, expires_at=self.expires_at, incarnation=self.incarnation)
+        """What the node's labels say of the lease."""
+        return LeaseStamp(token=self.lease.token, expires_at=self.lease.expires_at, incarnation=self.incarnation)
 
-    def renewed(self, token: str, expires_at: dt.datetime, holder: Holder | None = None) -> Lease:
-        """The same lease taken again: an older attempt's token no longer opens anything."""
-        return replace(self, token=token, expires_at=expires_at, holder=holder or self.holder)
+    def renewed(self, token: str, expires_at: dt.datetime, holder: Holder | None = None) -> RunRecord:
+        """The same record with its lease taken again."""
+        return replace(self, lease=self.lease.renewed(token, expires_at, holder))
 
-    def is_held_against(self, holder: Holder | None, now: dt.datetime) -> bool:
-        """Whether another DAG run has the right, and it has not expired."""
-        if self.holder is None or holder is None or self.expires_at <= now:
-            return False
-        return not self.holder.is_followed_by(holder)
-
-    def next_incarnation(self, at_least: int = 0, zone: str = "") -> Lease:
-        """The same lease for the next physical life, in this zone."""
+    def next_incarnation(self, at_least: int = 0, zone: str = "") -> RunRecord:
+        """The record for the next physical life, in this zone."""
         return replace(self, incarnation=max(self.incarnation, at_least) + 1, zone=zone or self.zone)
 
-    def next_attempt(self, node_id: str, at: dt.datetime | None = None) -> Lease:
-        """The same lease with one more start of the user's process, on this node, at this instant."""
+    def next_attempt(self, node_id: str, at: dt.datetime | None = None) -> RunRecord:
+        """The record with one more start of the user's process, on this node, at this instant."""
         started = self.with_life(node_id, began_at=at)
         return replace(started, attempt=self.attempt + 1, attempt_node=node_id, attempt_at=at)
 
@@ -160,19 +185,18 @@ class Lease:
         """What is known of an incarnation."""
         return self.lives.get(node_id, Life())
 
-    def with_life(self, node_id: str, **changes: Any) -> Lease:
+    def with_life(self, node_id: str, **changes: Any) -> RunRecord:
         """Remember something of an incarnation."""
         return replace(self, lives={**self.lives, node_id: replace(self.life(node_id), **changes)})
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, the form of the lease object."""
+        """Plain JSON, the form of the object in the bucket."""
         return {
             "version": 1,
             "dag_id": self.key.dag_id,
             "run_id": self.key.run_id,
             "map_index": self.key.map_index,
-            "token": self.token,
-            "expires_at": self.expires_at.isoformat(),
+            "lease": self.lease.to_json(),
             "zone": self.zone,
             "incarnation": self.incarnation,
             "attempt": self.attempt,
@@ -180,18 +204,16 @@ class Lease:
             "attempt_at": self.attempt_at.isoformat() if self.attempt_at else None,
             "spent": self.spent.to_json(),
             "lives": {node_id: life.to_json() for node_id, life in self.lives.items()},
-            "holder": self.holder.to_json() if self.holder else None,
             "choice": self.choice.to_json() if self.choice else None,
             "hunt": self.hunt.to_json() if self.hunt else None,
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Lease:
-        """Read the lease object back."""
+    def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
+        """Inverse of :meth:`to_json`."""
         return cls(
             key=RunKey(data["dag_id"], data["run_id"], data["map_index"]),
-            token=data["token"],
-            expires_at=dt.datetime.fromisoformat(data["expires_at"]),
+            lease=Lease.from_json(data["lease"]),
             zone=data["zone"],
             incarnation=data["incarnation"],
             attempt=data["attempt"],
@@ -199,7 +221,6 @@ class Lease:
             attempt_at=_instant(data.get("attempt_at")),
             spent=Spent.from_json(data["spent"]),
             lives={node_id: Life.from_json(life) for node_id, life in data["lives"].items()},
-            holder=Holder.from_json(data["holder"]) if data.get("holder") else None,
             choice=Choice.from_json(data["choice"]) if data.get("choice") else None,
             hunt=Hunt.from_json(data["hunt"]) if data.get("hunt") else None,
         )

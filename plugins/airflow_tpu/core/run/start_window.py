@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow_tpu.core.request.run_conf import RunConf
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
 
 
 def first_of(deadline: dt.datetime, closes: dt.datetime | None) -> dt.datetime:
@@ -19,16 +19,16 @@ def first_of(deadline: dt.datetime, closes: dt.datetime | None) -> dt.datetime:
     return deadline if closes is None else min(deadline, closes)
 
 
-def closes_at(conf: RunConf, lease: Lease) -> dt.datetime | None:
+def closes_at(conf: RunConf, record: RunRecord) -> dt.datetime | None:
     """When a run that has no TPU yet wants none any more.
 
     A run that has had one goes on for as long as its deadline lets it: a preemption does not make the work undone.
 
     :param conf: what was asked for.
-    :param lease: of the run; it ends ``deadline_hours`` after the run's start.
+    :param record: of the run; it ends ``deadline_hours`` after the run's start.
     :return: None if the run waits until its deadline.
     """
-    if not conf.start_within_hours or any(life.ready_at is not None for life in lease.lives.values()):
+    if not conf.start_within_hours or any(life.ready_at is not None for life in record.lives.values()):
         return None
-    started = lease.expires_at - dt.timedelta(hours=conf.deadline_hours)
+    started = record.lease.expires_at - dt.timedelta(hours=conf.deadline_hours)
     return started + dt.timedelta(hours=conf.start_within_hours)

@@ -28,7 +28,7 @@ from airflow_tpu.lifecycle.training.launch import locate
 from airflow_tpu.lifecycle.wait import Pace, Patience
 
 if TYPE_CHECKING:
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.lifecycle.run_context import Workbench
 
 log = logging.getLogger(__name__)
@@ -77,21 +77,21 @@ class Collected:
         return sum(1 for file in self.manifest.files if file.path.startswith(f"{protocol.OUTPUT_DIR}/"))
 
 
-async def collect(bench: Workbench, lease: Lease, uri: str) -> Collected:
+async def collect(bench: Workbench, record: RunRecord, uri: str) -> Collected:
     """Push the last attempt's output and log from the worker to the bucket.
 
     :param bench: hooks and stores.
-    :param lease: names node and attempt.
+    :param record: names node and attempt.
     :param uri: where to.
     :return: what was pushed, as the worker lists it.
     :raises ArtifactsLost: the node is gone.
     :raises RemoteError: the worker cannot be reached or refused.
     """
-    node = bench.attempt_node(lease)
-    patience = Patience(Pace(protocol.HEARTBEAT_SECS, lease.expires_at), bench.leases.clock)
+    node = bench.attempt_node(record)
+    patience = Patience(Pace(protocol.HEARTBEAT_SECS, record.lease.expires_at), bench.runs.clock)
     async with bench.tpu.client() as client:
         try:
-            job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))
+            job = await locate(client, bench, node, RunRef(record.key.name, record.attempt))
         except TPULost as error:
             raise ArtifactsLost(f"{error} What was not in the bucket is lost with it.") from error
         async with RunSession(job.address, bench.access.login, REACHED) as session:
@@ -110,14 +110,14 @@ def save_rest(bench: Workbench) -> None:
     :raises TPUError: the worker cannot be reached or refused.
     :raises UploadIncomplete: it took longer than :data:`SAVE_SECONDS`.
     """
-    lease = bench.leases.find(bench.key)
-    if lease is None or not lease.attempt_node:
+    record = bench.runs.find(bench.key)
+    if record is None or not record.attempt_node:
         return
-    uri = artifacts_uri(bench.conf, lease.key.name, lease.attempt)
+    uri = artifacts_uri(bench.conf, record.key.name, record.attempt)
     if brought(bench, uri) is None:
         _ = bench.access  # connections are read before the event loop runs
         try:
-            asyncio.run(asyncio.wait_for(collect(bench, lease, uri), SAVE_SECONDS)).tell(uri)
+            asyncio.run(asyncio.wait_for(collect(bench, record, uri), SAVE_SECONDS)).tell(uri)
         except TimeoutError as error:
             raise UploadIncomplete(f"after {SAVE_SECONDS:.0f} s the upload to {uri} had not ended") from error
 

@@ -21,7 +21,7 @@ from airflow_tpu.lifecycle.training.follow import RunningJob
 if TYPE_CHECKING:
     from airflow_tpu.clients.ssh import WorkerAddress
     from airflow_tpu.clients.tpu_api import TPUClient
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.core.tpu.spec import TPUView
     from airflow_tpu.lifecycle.run_context import Workbench
@@ -67,43 +67,43 @@ async def _address(client: TPUClient, bench: Workbench, view: TPUView) -> Worker
     return addresses[0]
 
 
-async def attach(client: TPUClient, bench: Workbench, lease: Lease, node: ResourceName) -> RunningJob | None:
+async def attach(client: TPUClient, bench: Workbench, record: RunRecord, node: ResourceName) -> RunningJob | None:
     """The attempt that an earlier try of this task left running (or finished) on this very node.
 
     A lease that was taken again may end later than the worker was told: then it is told.
 
     :return: None when there is none, or when it has ended badly and a new attempt is due.
     """
-    if lease.attempt == 0 or lease.attempt_node != node.id:
+    if record.attempt == 0 or record.attempt_node != node.id:
         return None
-    job = await locate(client, bench, node, RunRef(lease.key.name, lease.attempt))
+    job = await locate(client, bench, node, RunRef(record.key.name, record.attempt))
     async with RunSession(job.address, bench.access.login, REACHED) as session:
         status = await session.status(job.ref)
-        if status.state == "running" and status.deadline and status.deadline < lease.expires_at.timestamp():
-            await session.extend(job.ref, lease.expires_at.timestamp())
+        if status.state == "running" and status.deadline and status.deadline < record.lease.expires_at.timestamp():
+            await session.extend(job.ref, record.lease.expires_at.timestamp())
     done_well = status.state == "finished" and (status.result or {}).get("exit_code") == 0
     if status.state == "running" or done_well:
-        log.info("attempt %d is %s on %s: re-attaching", lease.attempt, status.state, lease.attempt_node)
+        log.info("attempt %d is %s on %s: re-attaching", record.attempt, status.state, record.attempt_node)
         return job
     return None
 
 
-async def launch(client: TPUClient, bench: Workbench, lease: Lease, node: ResourceName) -> RunningJob:
+async def launch(client: TPUClient, bench: Workbench, record: RunRecord, node: ResourceName) -> RunningJob:
     """Ship the bundle and start the next attempt; its number is written down before it starts.
 
     :raises RemoteError: the worker refused.
     """
     bundle = build_bundle(bench)
     node_id = node.id
-    lease = bench.leases.update(lease, lambda current: current.next_attempt(node_id, client.clock.now()))
+    record = bench.runs.update(record, lambda current: current.next_attempt(node_id, client.clock.now()))
     champion = bench.models.champion() if bench.conf.model else None
     baseline = champion.artifacts_uri if champion else ""
     view = await living(client, node)
-    job = RunningJob(node, await _address(client, bench, view), RunRef(lease.key.name, lease.attempt))
+    job = RunningJob(node, await _address(client, bench, view), RunRef(record.key.name, record.attempt))
     own = view.queued_resource or view.name
-    attempt = Attempt(lease.key.name, lease.attempt, lease.expires_at, baseline, str(own))
-    spec = plan_job(bench.conf, bench.accelerator_of(lease), bundle, attempt)
+    attempt = Attempt(record.key.name, record.attempt, record.lease.expires_at, baseline, str(own))
+    spec = plan_job(bench.conf, bench.accelerator_of(record), bundle, attempt)
     async with RunSession(job.address, bench.access.login, REACHED) as session:
         started = await session.start(spec, bundle)
-    log.info("attempt %d of %s runs as process %s on %s", lease.attempt, lease.key.name, started.pid, node_id)
+    log.info("attempt %d of %s runs as process %s on %s", record.attempt, record.key.name, started.pid, node_id)
     return job

@@ -15,7 +15,7 @@ from airflow_tpu.hooks.artifacts import split_uri
 if TYPE_CHECKING:
     import datetime as dt
 
-    from airflow_tpu.core.run.run_record import Lease
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.errors import BudgetExhausted, TPUError
     from airflow_tpu.lifecycle.run_context import Workbench
 
@@ -37,11 +37,11 @@ class Ended:
     reached: Reached = field(default_factory=Reached)
 
 
-def spend(bench: Workbench, lease: Lease, ended: Ended) -> tuple[Interruption, BudgetExhausted | None] | None:
+def spend(bench: Workbench, record: RunRecord, ended: Ended) -> tuple[Interruption, BudgetExhausted | None] | None:
     """Count how an attempt ended, and say when it was once too often.
 
     :param bench: hooks and stores.
-    :param lease: this attempt's lease.
+    :param record: of the run, as this attempt knows it.
     :param ended: how the attempt ended.
     :return: None if it is no loss; else what it has cost, and the error that ends the run, None while one more attempt
         is allowed.
@@ -51,16 +51,16 @@ def spend(bench: Workbench, lease: Lease, ended: Ended) -> tuple[Interruption, B
         return None
     safe = newest_checkpoint(bench)
     step = safe.safe_step
-    lease = bench.leases.update(lease, lambda now: replace(now, spent=now.spent.after(error, step)))
+    record = bench.runs.update(record, lambda now: replace(now, spent=now.spent.after(error, step)))
     interruption = Interruption(
         reason=type(error).__name__,
-        number=lease.spent.losses,
+        number=record.spent.losses,
         allowed=bench.conf.max_preemptions,
         step=ended.reached.step,
         safe_step=step,
-        lost_seconds=lost_seconds(ended.at, lease.attempt_at, safe.safe_at or ended.reached.safe_at),
+        lost_seconds=lost_seconds(ended.at, record.attempt_at, safe.safe_at or ended.reached.safe_at),
     )
-    return interruption, lease.spent.verdict(error, interruption.allowed, checkpoints=step is not None)
+    return interruption, record.spent.verdict(error, interruption.allowed, checkpoints=step is not None)
 
 
 def newest_checkpoint(bench: Workbench) -> Reached:

@@ -1,4 +1,4 @@
-"""The lease: one right, one token, and what is known of each life."""
+"""The run record: one lease with one token, and what is known of each life."""
 
 from __future__ import annotations
 
@@ -10,47 +10,48 @@ import pytest
 
 from airflow_tpu.core.grant.alternatives import Choice, Hunt
 from airflow_tpu.core.ledger.events import TimeSource
-from airflow_tpu.core.run.run_record import Holder, Lease
+from airflow_tpu.core.run.run_record import Holder, Lease, RunRecord
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
 
 NOW = dt.datetime(2026, 11, 27, 1, 2, 3, tzinfo=dt.UTC)
-LEASE = Lease(RunKey("train", "manual__2026"), "token-1", NOW, "us-central1-f")
+RECORD = RunRecord(RunKey("train", "manual__2026"), Lease("token-1", NOW), "us-central1-f")
 
 
 def test_json_form_reads_back_equal() -> None:
     """Everything survives the object in the bucket, through real JSON text."""
-    lease = LEASE.next_incarnation().next_attempt("train-1").with_life("train-1", ready_at=NOW, source=TimeSource.API)
-    lease = lease.next_attempt("train-1", NOW).renewed("token-2", NOW, Holder(NOW, 1, "http://composer"))
+    record = RECORD.next_incarnation().next_attempt("train-1").with_life("train-1", ready_at=NOW, source=TimeSource.API)
+    record = record.next_attempt("train-1", NOW).renewed("token-2", NOW, Holder(NOW, 1, "http://composer"))
     choice = Choice("us-central1-a", "v3-8", "image", Tier.ON_DEMAND)
-    lease = replace(lease, choice=choice, hunt=Hunt(NOW, 2, (choice,)))
-    assert Lease.from_json(json.loads(json.dumps(lease.to_json()))) == lease
+    record = replace(record, choice=choice, hunt=Hunt(NOW, 2, (choice,)))
+    assert RunRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
 
 
 def test_older_lease_objects_can_be_read() -> None:
     """An object that was written before a field existed is a lease all the same."""
-    data = LEASE.to_json()
-    for name in ("holder", "attempt_at", "choice", "hunt"):
+    data = RECORD.to_json()
+    del data["lease"]["holder"]
+    for name in ("attempt_at", "choice", "hunt"):
         del data[name]
-    assert Lease.from_json(data) == LEASE
+    assert RunRecord.from_json(data) == RECORD
 
 
 def test_renewing_changes_the_token_and_keeps_the_lives() -> None:
     """A newer attempt fences the older one off and still knows the TPU that is there."""
-    lease = LEASE.next_incarnation().with_life("train-1", training_seconds=5.0)
-    renewed = lease.renewed("token-2", NOW)
-    assert (renewed.token, renewed.incarnation, renewed.life("train-1").training_seconds) == ("token-2", 1, 5.0)
+    record = RECORD.next_incarnation().with_life("train-1", training_seconds=5.0)
+    renewed = record.renewed("token-2", NOW)
+    assert (renewed.lease.token, renewed.incarnation, renewed.life("train-1").training_seconds) == ("token-2", 1, 5.0)
 
 
 def test_next_incarnation_never_reuses_a_number_that_the_project_knows() -> None:
     """A lost lease object must not lead to a name that a husk still holds."""
-    assert LEASE.next_incarnation(at_least=4).incarnation == 5
-    assert LEASE.next_incarnation().next_incarnation().incarnation == 2
+    assert RECORD.next_incarnation(at_least=4).incarnation == 5
+    assert RECORD.next_incarnation().next_incarnation().incarnation == 2
 
 
 def test_life_of_an_unknown_node_is_empty() -> None:
     """What was never noted is unknown, not zero by accident of a key error."""
-    assert LEASE.life("other").ready_at is None
+    assert RECORD.life("other").ready_at is None
 
 
 LATER = NOW + dt.timedelta(seconds=1)
@@ -70,11 +71,11 @@ LATER = NOW + dt.timedelta(seconds=1)
 )
 def test_only_the_same_dag_run_takes_a_living_lease_again(other: Holder | None, refused: bool) -> None:
     """A retry has number and start, a clear a higher number; anybody else is another DAG run of these ids."""
-    lease = LEASE.renewed("token-2", NOW, Holder(NOW, 2))
-    assert lease.is_held_against(other, NOW - dt.timedelta(seconds=1)) is refused
-    assert not lease.is_held_against(other, NOW)
+    record = RECORD.renewed("token-2", NOW, Holder(NOW, 2))
+    assert record.lease.is_held_against(other, NOW - dt.timedelta(seconds=1)) is refused
+    assert not record.lease.is_held_against(other, NOW)
 
 
 def test_lease_without_a_holder_refuses_nobody() -> None:
     """Where nobody noted the DAG run, nobody can be told from it."""
-    assert not LEASE.is_held_against(Holder(LATER), NOW - dt.timedelta(hours=1))
+    assert not RECORD.lease.is_held_against(Holder(LATER), NOW - dt.timedelta(hours=1))

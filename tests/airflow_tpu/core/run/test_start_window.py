@@ -9,7 +9,7 @@ import pytest
 
 from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.request.run_conf import RunConf
-from airflow_tpu.core.run.run_record import Lease
+from airflow_tpu.core.run.run_record import Lease, RunRecord
 from airflow_tpu.core.run.start_window import closes_at
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.errors import ConfigError
@@ -24,9 +24,11 @@ FORM = {
 }
 
 
-def closing(catalogue: Catalogue, lease: Lease | None = None, **form: Any) -> dt.datetime | None:
+def closing(catalogue: Catalogue, record: RunRecord | None = None, **form: Any) -> dt.datetime | None:
     """When the window of a run closes that was started at START."""
-    held = lease or Lease(RunKey("nightly", "run"), "token", START + dt.timedelta(hours=24), "us-central1-f")
+    held = record or RunRecord(
+        RunKey("nightly", "run"), Lease("token", START + dt.timedelta(hours=24)), "us-central1-f"
+    )
     return closes_at(RunConf.parse({**FORM, **form}, catalogue), held)
 
 
@@ -44,8 +46,10 @@ def test_no_window_means_the_deadline(catalogue: Catalogue, form: dict[str, Any]
 
 def test_run_that_has_had_a_tpu_is_not_skipped(catalogue: Catalogue) -> None:
     """After a preemption the run waits for the next TPU until its deadline: its work is not given up."""
-    lease = Lease(RunKey("nightly", "run"), "token", START + dt.timedelta(hours=24), "us-central1-f", incarnation=1)
-    asked = lease.with_life("nightly-1", training_seconds=0.0)
+    record = RunRecord(
+        RunKey("nightly", "run"), Lease("token", START + dt.timedelta(hours=24)), "us-central1-f", incarnation=1
+    )
+    asked = record.with_life("nightly-1", training_seconds=0.0)
     assert closing(catalogue, asked, start_within_hours=4) is not None
     assert closing(catalogue, asked.with_life("nightly-1", ready_at=START), start_within_hours=4) is None
 

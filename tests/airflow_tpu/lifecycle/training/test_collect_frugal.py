@@ -74,7 +74,7 @@ async def test_no_object_is_rewritten_while_a_script_prints(site: Site, client: 
     job = await launch(client, work, await ready(work, client), NODE)
     await Follower(client, work.access.login, job, lambda _: None).until_finished(pace(120).until)
     below = f"gs://{BUCKET}/runs/"
-    collected = await collect(work, work.leases.read(KEY), f"{below}{KEY.name}/attempt-1")
+    collected = await collect(work, work.runs.read(KEY), f"{below}{KEY.name}/attempt-1")
     assert "log.txt" in {file.path for file in collected.manifest.files}
     assert work.storage.soft_deleted(below) == 0
     name = f"runs/{KEY.name}/attempt-1/log.txt"

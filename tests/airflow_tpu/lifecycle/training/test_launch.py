@@ -34,41 +34,41 @@ async def finished(work: Workbench, client: TPUClient, job: RunningJob) -> Any:
 async def test_attempt_is_found_again_while_it_runs(site: Site, client: TPUClient) -> None:
     """A second try of the task attaches to the run that is there and starts none."""
     work = bench(script(site, ENDLESS))
-    lease = await ready(work, client)
-    assert await attach(client, work, lease, NODE) is None
-    job = await launch(client, work, lease, NODE)
-    again = await attach(client, work, work.leases.read(KEY), NODE)
+    record = await ready(work, client)
+    assert await attach(client, work, record, NODE) is None
+    job = await launch(client, work, record, NODE)
+    again = await attach(client, work, work.runs.read(KEY), NODE)
     assert again == job
-    assert work.leases.read(KEY).attempt == 1
+    assert work.runs.read(KEY).attempt == 1
 
 
 async def test_attempt_that_ended_badly_is_not_attached_to(site: Site, client: TPUClient) -> None:
     """After a failure the next try starts an attempt of its own; after a success it takes the result."""
     work = bench(script(site, "import os, sys\nsys.exit(int(os.environ['TRC_ATTEMPT']) == 1)\n"))
-    lease = await ready(work, client)
-    first = await finished(work, client, await launch(client, work, lease, NODE))
+    record = await ready(work, client)
+    first = await finished(work, client, await launch(client, work, record, NODE))
     assert first.exit_code == 1
-    assert await attach(client, work, work.leases.read(KEY), NODE) is None
-    second = await launch(client, work, work.leases.read(KEY), NODE)
+    assert await attach(client, work, work.runs.read(KEY), NODE) is None
+    second = await launch(client, work, work.runs.read(KEY), NODE)
     assert (await finished(work, client, second)).exit_code == 0
-    assert await attach(client, work, work.leases.read(KEY), NODE) == second
+    assert await attach(client, work, work.runs.read(KEY), NODE) == second
     assert second.ref == RunRef(KEY.name, 2)
 
 
 async def test_attempt_on_a_lost_node_is_not_looked_for(site: Site, client: TPUClient) -> None:
     """An attempt belongs to the incarnation it was started on."""
     work = bench()
-    lease = await ready(work, client)
-    await launch(client, work, lease, NODE)
-    assert await attach(client, work, work.leases.read(KEY), replace(NODE, id=KEY.node_id(2))) is None
+    record = await ready(work, client)
+    await launch(client, work, record, NODE)
+    assert await attach(client, work, work.runs.read(KEY), replace(NODE, id=KEY.node_id(2))) is None
 
 
 async def test_output_is_pushed_and_confirmed(site: Site, client: TPUClient) -> None:
     """Log and output arrive, counted apart, and the bucket agrees with the manifest."""
     work = bench()
-    lease = await ready(work, client)
-    await finished(work, client, await launch(client, work, lease, NODE))
-    collected = await collect(work, work.leases.read(KEY), URI)
+    record = await ready(work, client)
+    await finished(work, client, await launch(client, work, record, NODE))
+    collected = await collect(work, work.runs.read(KEY), URI)
     assert collected.outputs == 1
     assert {file.path for file in collected.manifest.files} == {"output/hello-0.txt", "log.txt"}
     confirm(work, collected.manifest, URI)
@@ -77,11 +77,11 @@ async def test_output_is_pushed_and_confirmed(site: Site, client: TPUClient) -> 
 async def test_output_that_the_bucket_refuses(site: Site, client: TPUClient) -> None:
     """A file that did not arrive is named, and nothing may go on as if it had."""
     work = bench()
-    lease = await ready(work, client)
-    await finished(work, client, await launch(client, work, lease, NODE))
+    record = await ready(work, client)
+    await finished(work, client, await launch(client, work, record, NODE))
     refusal = {"point": "gcs.request", "match": {"object": "*/output/*", "method": "P*"}, "times": 100}
     site.cloud.cloud.faults.add({**refusal, "params": {"action": "403"}})
-    collected = await collect(work, work.leases.read(KEY), URI)
+    collected = await collect(work, work.runs.read(KEY), URI)
     with pytest.raises(AccessDenied, match=r"1 file\(s\) could not be uploaded .*\n  - output/hello-0.txt: 403"):
         collected.check(URI)
 
@@ -90,14 +90,14 @@ async def test_node_that_was_preempted_meanwhile(site: Site, client: TPUClient) 
     """Between READY and the start a TPU can go: that is a preemption, and after a run a loss of what it made."""
     work = bench()
     await ready(work, client)
-    lease = work.leases.update(work.leases.read(KEY), lambda found: found.next_attempt(NODE_ID))
+    record = work.runs.update(work.runs.read(KEY), lambda found: found.next_attempt(NODE_ID))
     site.cloud.preempt(NODE_ID)
     with pytest.raises(TPUPreempted):
-        await attach(client, work, lease, NODE)
+        await attach(client, work, record, NODE)
     with pytest.raises(TPUPreempted):
-        await launch(client, work, lease, NODE)
+        await launch(client, work, record, NODE)
     with pytest.raises(ArtifactsLost, match="lost with it"):
-        await collect(work, lease, URI)
+        await collect(work, record, URI)
 
 
 async def test_node_that_somebody_deleted(site: Site, client: TPUClient) -> None:
@@ -138,11 +138,11 @@ async def test_script_that_may_not_be_read(site: Site) -> None:
 async def test_rest_of_a_run_that_no_task_has_copied_is_saved(site: Site, client: TPUClient) -> None:
     """What a run has left on its TPU is in the bucket before the delete, and is not asked for a second time."""
     work = bench(script(site, "import os\nopen(os.environ['TRC_OUTPUT_DIR'] + '/model', 'w').write('weights')\n"))
-    lease = await ready(work, client)
+    record = await ready(work, client)
     await asyncio.to_thread(save_rest, work)
     uri = artifacts_uri(work.conf, KEY.name, 1)
     assert brought(work, uri) is None
-    await finished(work, client, await launch(client, work, lease, NODE))
+    await finished(work, client, await launch(client, work, record, NODE))
     await asyncio.to_thread(save_rest, work)
     saved = brought(work, uri)
     assert saved is not None
