@@ -1,19 +1,19 @@
-"""The control port: what a person or a test may do to the cloud from outside, as JSON over HTTP on the loopback."""
+"""The control port: status, faults and actions on nodes for people and tests, as JSON over HTTP on the loopback."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
-from localcloud.faults import FaultSpecError
+from localcloud.endpoints import Endpoints
+from localcloud.faults import FaultRegistry, FaultSpecError
 from localcloud.rules.errors import CloudError
-from localcloud.vm.driver import Worker
-
-if TYPE_CHECKING:
-    from localcloud.server import LocalCloud
+from localcloud.tpu_state.cloud_state import CloudState, state_name
+from localcloud.vm.worker.interface import Worker
+from localcloud.vm.worker_pool import WorkerPool
 
 _ON_WORKERS: dict[str, Callable[[Worker], Awaitable[None]]] = {
     "freeze": lambda worker: worker.freeze(),
@@ -26,13 +26,28 @@ _ON_WORKERS: dict[str, Callable[[Worker], Awaitable[None]]] = {
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+class ControlledCloud(Protocol):
+    """What the control port needs of a running cloud; :class:`localcloud.server.LocalCloud` has it."""
+
+    faults: FaultRegistry
+    endpoints: Endpoints
+    worker_pool: WorkerPool
+
+    @property
+    def state(self) -> CloudState:
+        """Nodes, queued resources, operations."""
+
+    def dump(self, *, calls: bool = False) -> dict[str, Any]:
+        """Return what the meter has counted, and what the storage holds and has moved."""
+
+
 class Control:
     """Serves status, meter, faults and the actions on nodes.
 
     :param cloud: the cloud to control.
     """
 
-    def __init__(self, cloud: LocalCloud) -> None:
+    def __init__(self, cloud: ControlledCloud) -> None:
         self._cloud = cloud
         self._runner: web.AppRunner | None = None
 
@@ -67,7 +82,7 @@ class Control:
         answer = {
             "pid": endpoints.pid,
             "tier": endpoints.tier,
-            "vm_processes": cloud.fleet.processes(),
+            "vm_processes": cloud.worker_pool.processes(),
             "unused_faults": cloud.faults.unused(),
             **cloud.state.snapshot(),
         }
@@ -88,7 +103,7 @@ class Control:
     async def _zone(self, request: web.Request) -> web.Response:
         """Make a zone unreachable, or reachable again."""
         order = await _body(request)
-        silent = self._cloud.state.world.unreachable
+        silent = self._cloud.state.backend.unreachable
         if order.get("unreachable", True):
             silent.add(str(order["zone"]))
         else:
@@ -107,17 +122,17 @@ class Control:
         action = request.match_info["action"]
         if action == "preempt":
             notice = order.get("notice")
-            self._cloud.state.nodes.preempt(record, None if notice is None else float(notice))
+            self._cloud.state.shutdown.preempt(record, None if notice is None else float(notice))
         elif action == "shutdown":
-            self._cloud.state.nodes.power_off(record)
+            self._cloud.state.shutdown.power_off(record)
         elif action in _ON_WORKERS:
-            crew = self._cloud.fleet.crew(record.name)
-            if crew is None:
+            workers = self._cloud.worker_pool.workers_of(record.name)
+            if workers is None:
                 raise web.HTTPConflict(text=f"{record.name} has no VMs now")
-            await crew.each(_ON_WORKERS[action])
+            await workers.each(_ON_WORKERS[action])
         else:
             raise web.HTTPNotFound(text=f"no action {action}; known: preempt, shutdown, {', '.join(_ON_WORKERS)}")
-        return web.json_response({"node": record.name, "state": self._cloud.state.state_name(record)})
+        return web.json_response({"node": record.name, "state": state_name(record)})
 
 
 async def _body(request: web.Request) -> Any:
@@ -129,7 +144,7 @@ async def _body(request: web.Request) -> Any:
 
 @web.middleware
 async def _explain(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn what the cloud refuses into a status and a text a person can act on."""
+    """Turn a refusal of the cloud into a status and a text that a person can act on."""
     try:
         return await handler(request)
     except FaultSpecError as error:

@@ -11,9 +11,9 @@ point                attributes                   params
 ``tpu.operation``    verb, target                 action: error (code, message, after) | never | slow (seconds) |
                                                   forget; resource: proceeds | undone | stuck | late
 ``tpu.zone``         zone, method                 action: unreachable
-``tpu.list``         event (create, delete), name seconds that lists lag, see :mod:`localcloud.tpu_state.stale_lists`
-``node.timeline``    node, zone                   see :class:`localcloud.tpu_state.node_faults.Fate`
-``queued.timeline``  queued, zone                 see :class:`localcloud.tpu_state.queued.QueuedBook`
+``tpu.list``         event (create, delete), name seconds that lists lag, see :mod:`localcloud.tpu_api.stale_lists`
+``node.timeline``    node, zone                   see :mod:`localcloud.tpu_state.nodes.faults`
+``queued.timeline``  queued, zone                 see :mod:`localcloud.tpu_state.queued.provisioning`
 ``vm.ssh``           node, zone, worker           see :mod:`localcloud.vm.ssh_faults`
 ``gcs.request``      method, bucket, object, op   action: 503 | 429 | 403 | abort | lose-response | delay
 ===================  ===========================  ================================================================
@@ -114,7 +114,7 @@ class _Entry:
         return True
 
 
-class FaultBook:
+class FaultRegistry:
     """All faults of one local cloud; safe to use from several threads (the storage server and tests share it)."""
 
     def __init__(self) -> None:

@@ -16,24 +16,26 @@ from typing import Any
 from localcloud.clock import Clock, RealClock
 from localcloud.control import Control
 from localcloud.endpoints import Endpoints, TLSFrontEndpoint
-from localcloud.faults import FaultBook
+from localcloud.faults import FaultRegistry
 from localcloud.gcs import GCSServer
-from localcloud.gcs.protocol.tls_proxy import TLSFront
+from localcloud.gcs.tls.proxy import TLSFront
 from localcloud.rules.catalogue import DEFAULT_DIRECTORY, Catalogue
 from localcloud.rules.settings import Settings
 from localcloud.timeline import Timeline
 from localcloud.tpu_api.audit import FILE, ActivityLog
-from localcloud.tpu_api.dispatcher import Desk
-from localcloud.tpu_api.grpc_server import TpuApi
-from localcloud.tpu_api.methods import CloudState
-from localcloud.tpu_api.rest_server import RestApi
-from localcloud.tpu_state.backend import World, chance
+from localcloud.tpu_api.dispatcher import CallDispatcher
+from localcloud.tpu_api.grpc_server import GrpcServer
+from localcloud.tpu_api.rest_server import RestServer
+from localcloud.tpu_api.service import TpuService
+from localcloud.tpu_state.backend import Backend, seeded_random
+from localcloud.tpu_state.cloud_state import CloudState
 from localcloud.tpu_state.meter import Meter
 from localcloud.vm import power
-from localcloud.vm.driver import VMDriver, choose_driver
-from localcloud.vm.node_workers import Yard, report_failure
-from localcloud.vm.processes.process_mark import MARK
-from localcloud.vm.worker_pool import Fleet
+from localcloud.vm.node_workers import WorkerConfig, report_failure
+from localcloud.vm.processes.process_mark import PROCESS_MARK
+from localcloud.vm.tiers import choose_driver
+from localcloud.vm.worker.interface import VMDriver
+from localcloud.vm.worker_pool import WorkerPool
 
 _VM_PROGRAMS = "vm-bin"  # below the state directory
 # What a login shell of a TPU VM has; the interpreter that runs the cloud stands before it, since it has the packages.
@@ -46,7 +48,7 @@ class LocalCloudConfig:
 
     :param state_dir: everything it writes is below this directory; stored objects survive a restart.
     :param settings: project, limits, latencies.
-    :param seed: decides names and chance.
+    :param seed: makes names and random events repeatable.
     :param speed: seconds of its clock per real second.
     :param ssh_port: port of all TPU VMs; 0 picks a free one.
     :param tier: isolation of TPU VMs, ``auto`` for the strongest that works here.
@@ -68,25 +70,30 @@ class LocalCloud:
     """A running local cloud; an async context manager.
 
     :param config: how to start it.
-    :raises localcloud.vm.driver.TierUnavailable: on entry, if the tier does not work here.
+    :raises localcloud.vm.worker.interface.TierUnavailable: on entry, if the tier does not work here.
     :ivar endpoints: where it is found; set on entry.
-    :ivar state: nodes, queued resources, operations; set on entry.
-    :ivar fleet: the TPU VMs; set on entry.
-    :ivar desk: answers the calls of the TPU API; set on entry.
+    :ivar service: the TPU API, and the state of the project behind it; set on entry.
+    :ivar worker_pool: the TPU VMs; set on entry.
+    :ivar dispatcher: answers the calls of the TPU API; set on entry.
     """
 
     endpoints: Endpoints
-    state: CloudState
-    fleet: Fleet
+    service: TpuService
+    worker_pool: WorkerPool
     storage: GCSServer
-    desk: Desk
+    dispatcher: CallDispatcher
 
     def __init__(self, config: LocalCloudConfig) -> None:
         self.config = config
         self.clock: Clock = RealClock(config.speed)
-        self.faults = FaultBook()
+        self.faults = FaultRegistry()
         self.meter = Meter(self.clock)
         self._stack = AsyncExitStack()
+
+    @property
+    def state(self) -> CloudState:
+        """Nodes, queued resources, operations."""
+        return self.service.state
 
     async def __aenter__(self) -> LocalCloud:
         try:
@@ -141,15 +148,17 @@ class LocalCloud:
 
     def _start_state(self, driver: VMDriver, environment: Mapping[str, str]) -> None:
         config = self.config
-        yard = Yard(driver, config.state_dir / "vm", environment, self.clock, self.faults)
-        self.fleet = Fleet(yard)
-        self._stack.push_async_callback(self.fleet.close)
+        workers = WorkerConfig(driver, config.state_dir / "vm", environment, self.clock, self.faults)
+        self.worker_pool = WorkerPool(workers)
+        self._stack.push_async_callback(self.worker_pool.close)
         timeline = Timeline(self.clock)
         catalogue = Catalogue.load(config.catalogue)
-        world = World(config.settings, catalogue, timeline, chance(config.seed), self.faults, self.fleet)
-        self.state = CloudState(world)
+        backend = Backend(
+            config.settings, catalogue, timeline, seeded_random(config.seed), self.faults, self.worker_pool
+        )
+        self.service = TpuService(CloudState(backend))
         activity = ActivityLog(config.state_dir / FILE, config.settings.project_id, self.clock)
-        self.desk = Desk(self.state, self.meter.audit, activity)
+        self.dispatcher = CallDispatcher(self.service, self.meter.calls, activity)
         self.state.nodes.listeners.append(self.meter.observe)
         runner = asyncio.get_running_loop().create_task(timeline.run())
         runner.add_done_callback(report_failure)
@@ -162,13 +171,13 @@ class LocalCloud:
         return url
 
     async def _start_rest_api(self) -> str:
-        api = RestApi(lambda: self.desk)
+        api = RestServer(lambda: self.dispatcher)
         url = await api.start()
         self._stack.push_async_callback(api.close)
         return url
 
     async def _start_tpu_api(self) -> str:
-        api = TpuApi(self.desk)
+        api = GrpcServer(self.dispatcher)
         endpoint = await api.start()
         self._stack.push_async_callback(api.close)
         return endpoint
@@ -185,7 +194,7 @@ class LocalCloud:
             "TRC_ACCEL": "cpu",
             # gcsfs otherwise asks a gRPC service of Google first, for 60 s per try.
             "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
-            MARK: str(self.config.state_dir),
+            PROCESS_MARK: str(self.config.state_dir),
             **front.environment(),
         }
 

@@ -131,7 +131,7 @@ class BackgroundCloud:
     def preempt(self, node: str, notice: float | None = None) -> None:
         """Preempt a node by its id, so many seconds after the notice; None for what the settings say."""
         state = self.cloud.state
-        self.call(lambda: state.nodes.preempt(state.node(node), notice))
+        self.call(lambda: state.shutdown.preempt(state.node(node), notice))
 
     def snapshot(self) -> dict[str, Any]:
         """Return nodes and queued resources in short."""

@@ -1,4 +1,4 @@
-"""A cloud on paper: the state machine in virtual time, without sockets, processes or waiting.
+"""A virtual cloud: the state machine in virtual time, without sockets, processes or waiting.
 
 Hours of preemptions take milliseconds here, and the same seed gives the same history.
 """
@@ -13,13 +13,14 @@ from google.cloud import tpu_v2
 from google.longrunning import operations_pb2
 
 from localcloud.clock import ManualClock
-from localcloud.faults import FaultBook
+from localcloud.faults import FaultRegistry
 from localcloud.rules.catalogue import Catalogue
 from localcloud.rules.settings import Settings
 from localcloud.timeline import Timeline, advance
-from localcloud.tpu_api.methods import CloudState
-from localcloud.tpu_state.backend import World, chance
-from localcloud.tpu_state.machines import PaperMachines
+from localcloud.tpu_api.service import TpuService
+from localcloud.tpu_state.backend import Backend, seeded_random
+from localcloud.tpu_state.cloud_state import CloudState
+from localcloud.tpu_state.machines import SimulatedMachines
 from localcloud.tpu_state.meter import Meter
 
 ZONE = "europe-west4-b"
@@ -43,22 +44,27 @@ def queued_resource(node_id: str = "node-1", **changes: Any) -> tpu_v2.QueuedRes
 
 
 @dataclass
-class PaperCloud:
-    """The state machine with VMs on paper and a clock that a test moves."""
+class VirtualCloud:
+    """The state machine with simulated VMs and a clock that a test moves."""
 
-    state: CloudState
+    service: TpuService
     clock: ManualClock
-    faults: FaultBook
-    machines: PaperMachines
+    faults: FaultRegistry
+    machines: SimulatedMachines
     meter: Meter
+
+    @property
+    def state(self) -> CloudState:
+        """Nodes, queued resources, operations."""
+        return self.service.state
 
     def pass_time(self, seconds: float) -> None:
         """Play ``seconds`` of virtual time."""
-        advance(self.state.world.timeline, self.clock, seconds)
+        advance(self.state.backend.timeline, self.clock, seconds)
 
     def call(self, method: str, request: Any) -> Any:
         """Call one method of the API."""
-        return self.state.methods[method](request)
+        return self.service.methods[method](request)
 
     def create(self, node_id: str = "node-1", **changes: Any) -> Any:
         """Ask for a node and return the operation."""
@@ -89,11 +95,11 @@ class PaperCloud:
         return self.call("Operations/GetOperation", operations_pb2.GetOperationRequest(name=name))
 
 
-def paper_cloud(seed: int = 1, **settings: Any) -> PaperCloud:
-    """Return a cloud on paper with these settings."""
-    clock, faults, machines = ManualClock(), FaultBook(), PaperMachines()
-    world = World(Settings(**settings), Catalogue.load(), Timeline(clock), chance(seed), faults, machines)
-    cloud = PaperCloud(CloudState(world), clock, faults, machines, Meter(clock))
+def make_virtual_cloud(seed: int = 1, **settings: Any) -> VirtualCloud:
+    """Return a virtual cloud with these settings."""
+    clock, faults, machines = ManualClock(), FaultRegistry(), SimulatedMachines()
+    backend = Backend(Settings(**settings), Catalogue.load(), Timeline(clock), seeded_random(seed), faults, machines)
+    cloud = VirtualCloud(TpuService(CloudState(backend)), clock, faults, machines, Meter(clock))
     cloud.state.nodes.listeners.append(cloud.meter.observe)
     return cloud
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from localcloud.clock import Clock
-from localcloud.faults import FaultBook, FaultSpecError
+from localcloud.faults import FaultRegistry, FaultSpecError
 from localcloud.gcs.protocol import batch, signed_urls
 from localcloud.gcs.protocol.wire import Call, CutConnection, Reply
 from localcloud.gcs.routes import Handler, route
@@ -22,7 +22,7 @@ _REFUSALS = {
 _NAMED_IN_BODY = frozenset({"buckets.insert", "objects.insert", "uploads.start"})
 
 
-class Dispatcher:
+class RequestDispatcher:
     """Answers requests against one store.
 
     :param store: database and contents.
@@ -30,7 +30,7 @@ class Dispatcher:
     :param faults: scripted faults at the point ``gcs.request``.
     """
 
-    def __init__(self, store: Store, clock: Clock, faults: FaultBook) -> None:
+    def __init__(self, store: Store, clock: Clock, faults: FaultRegistry) -> None:
         self.store = store
         self.requests: Counter[str] = Counter()
         self._clock = clock

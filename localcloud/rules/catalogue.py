@@ -1,4 +1,4 @@
-"""What the local cloud offers where: accelerator types, zones and runtime versions, from ``include/catalogue``.
+"""What the local cloud catalogue where: accelerator types, zones and runtime versions, from ``include/catalogue``.
 
 The tables are data shared with the product; the reading of them is not (see the package docstring).
 """

@@ -41,7 +41,7 @@ class Settings:
     :param default_quota: limit of every zonal metric that ``quota`` does not name, in chips (TensorCores for v2, v3).
     :param creates_per_minute: refuse more CreateNode calls than that; 0 does not count (91 was seen in one project).
     :param closed_zones: zones that answer as if the project were not admitted.
-    :param spot_mean_life: mean seconds until a spot node is preempted by chance; 0 never does.
+    :param spot_mean_life: mean seconds until a spot node is preempted at random; 0: never.
     :param preemption_notice: seconds between the TERM signal to the user's processes and the end of the VM.
     """
 

@@ -23,24 +23,24 @@ from google.cloud.tpu_v2.types import (
 from localcloud.rules import catalogue, errors
 from localcloud.rules.names import ResourceName
 from localcloud.rules.paging import page
-from localcloud.tpu_state.backend import World
-from localcloud.tpu_state.node_requests import GENERATION_TYPES
+from localcloud.tpu_state.backend import Backend
+from localcloud.tpu_state.nodes.requests import GENERATION_TYPES
 
 
-class Offers:
+class CatalogueMethods:
     """The read-only methods of the TPU and Locations services.
 
-    :param world: the catalogue and the project.
+    :param backend: the catalogue and the project.
     """
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
     def list_types(self, request: ListAcceleratorTypesRequest) -> ListAcceleratorTypesResponse:
         """ListAcceleratorTypes of one zone."""
-        where = self._world.locate(request.parent)
-        zones, silent = self._world.answering_zones(where.zone, "ListAcceleratorTypes")
-        kinds = self._world.catalogue.types_in(where.zone) if zones else []
+        where = self._backend.locate(request.parent)
+        zones, silent = self._backend.answering_zones(where.zone, "ListAcceleratorTypes")
+        kinds = self._backend.catalogue.types_in(where.zone) if zones else []
         chosen, token = page(kinds, lambda kind: kind.name, request.page_size, request.page_token)
         return ListAcceleratorTypesResponse(
             accelerator_types=[_type(where, kind) for kind in chosen], next_page_token=token, unreachable=silent
@@ -48,50 +48,50 @@ class Offers:
 
     def get_type(self, request: GetAcceleratorTypeRequest) -> AcceleratorType:
         """GetAcceleratorType."""
-        where = self._world.locate(request.name, "acceleratorTypes")
-        for kind in self._world.catalogue.types_in(where.zone):
+        where = self._backend.locate(request.name, "acceleratorTypes")
+        for kind in self._backend.catalogue.types_in(where.zone):
             if kind.name == where.id:
                 return _type(where, kind)
         raise errors.not_found(request.name)
 
     def list_versions(self, request: ListRuntimeVersionsRequest) -> ListRuntimeVersionsResponse:
         """ListRuntimeVersions of one zone."""
-        where = self._world.locate(request.parent)
-        zones, silent = self._world.answering_zones(where.zone, "ListRuntimeVersions")
-        names = self._world.catalogue.runtime_versions_in(where.zone) if zones else []
+        where = self._backend.locate(request.parent)
+        zones, silent = self._backend.answering_zones(where.zone, "ListRuntimeVersions")
+        names = self._backend.catalogue.runtime_versions_in(where.zone) if zones else []
         chosen, token = page(names, str, request.page_size, request.page_token)
         versions = [_version(where, name) for name in chosen]
         return ListRuntimeVersionsResponse(runtime_versions=versions, next_page_token=token, unreachable=silent)
 
     def get_version(self, request: GetRuntimeVersionRequest) -> RuntimeVersion:
         """GetRuntimeVersion."""
-        where = self._world.locate(request.name, "runtimeVersions")
-        if where.id not in self._world.catalogue.runtime_versions_in(where.zone):
+        where = self._backend.locate(request.name, "runtimeVersions")
+        if where.id not in self._backend.catalogue.runtime_versions_in(where.zone):
             raise errors.not_found(request.name)
         return _version(where, where.id)
 
     def identity(self, request: GenerateServiceIdentityRequest) -> GenerateServiceIdentityResponse:
         """GenerateServiceIdentity."""
-        self._world.locate(request.parent)
-        email = f"service-{self._world.settings.project_number}@cloud-tpu.iam.gserviceaccount.com"
+        self._backend.locate(request.parent)
+        email = f"service-{self._backend.settings.project_number}@cloud-tpu.iam.gserviceaccount.com"
         return GenerateServiceIdentityResponse(identity=ServiceIdentity(email=email))
 
     def list_locations(self, request: Any) -> Any:
         """ListLocations of the project."""
         project = request.name.removesuffix("/locations").removeprefix("projects/")
-        if project not in {self._world.settings.project_id, self._world.settings.project_number}:
+        if project not in {self._backend.settings.project_id, self._backend.settings.project_number}:
             raise errors.project_denied(project)
-        chosen, token = page(self._world.open_zones(), str, request.page_size, request.page_token)
+        chosen, token = page(self._backend.open_zones(), str, request.page_size, request.page_token)
         return locations_pb2.ListLocationsResponse(
             locations=[self._location(zone) for zone in chosen], next_page_token=token
         )
 
     def get_location(self, request: Any) -> Any:
         """GetLocation."""
-        return self._location(self._world.locate(request.name).zone)
+        return self._location(self._backend.locate(request.name).zone)
 
     def _location(self, zone: str) -> Any:
-        name = f"projects/{self._world.settings.project_id}/locations/{zone}"
+        name = f"projects/{self._backend.settings.project_id}/locations/{zone}"
         return locations_pb2.Location(name=name, location_id=zone)
 
 

@@ -1,4 +1,4 @@
-"""Where every call of the TPU API arrives, by whatever transport: faults strike here, and the audit is kept here."""
+"""Answers every call of the TPU API, from either transport: applies scripted faults and keeps the logs of calls."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from localcloud.faults import Fault
 from localcloud.rules import errors
 from localcloud.rules.errors import CloudError
 from localcloud.tpu_api.audit import ActivityLog
-from localcloud.tpu_api.methods import CloudState
-from localcloud.tpu_state.meter import Audit, Call
+from localcloud.tpu_api.service import TpuService
+from localcloud.tpu_state.call_log import CallLog, LoggedCall
 
 _NO_ANSWER = -1
 
 
-class Desk:
+class CallDispatcher:
     """Answers calls.
 
-    :param state: the truth.
-    :param audit: takes every call down.
-    :param activity: takes creates and deletes down as Google does, None for no such log.
+    :param service: carries the calls out.
+    :param calls: logs every call.
+    :param activity: logs creates and deletes as Google does; None: no such log.
     """
 
-    def __init__(self, state: CloudState, audit: Audit, activity: ActivityLog | None = None) -> None:
-        self._state = state
-        self._audit = audit
+    def __init__(self, service: TpuService, calls: CallLog, activity: ActivityLog | None = None) -> None:
+        self._service = service
+        self._state = service.state
+        self._calls = calls
         self._activity = activity
 
     async def serve(self, key: str, request: Any, transport: str) -> Any:
@@ -39,13 +40,13 @@ class Desk:
         :param key: ``Service/Method``.
         :param request: its request message.
         :param transport: ``grpc``, or ``rest``, which is how a TPU VM asks.
-        :raises CloudError: the refusal, which has been taken down.
+        :raises CloudError: the refusal, which has been logged.
         """
-        clock = self._state.world.timeline.clock
+        clock = self._state.backend.timeline.clock
         resource = resource_of(request)
         arrived = clock.now().isoformat()
         method = key.partition("/")[2]
-        fault = self._state.world.faults.take("tpu.call", method=method, name=resource, transport=transport)
+        fault = self._state.backend.faults.take("tpu.call", method=method, name=resource, transport=transport)
         code = _NO_ANSWER
         try:
             answer = await self._answer(key, request, fault)
@@ -54,8 +55,8 @@ class Desk:
             code = error.code
             raise
         finally:
-            # Before the answer leaves: whoever has it may look the call up at once.
-            self._audit.add(Call(key, resource, arrived, code, fault.id if fault else ""))
+            # Before the answer leaves: its caller may look the call up at once.
+            self._calls.add(LoggedCall(key, resource, arrived, code, fault.id if fault else ""))
         return answer
 
     async def _answer(self, key: str, request: Any, fault: Fault | None) -> Any:
@@ -65,10 +66,10 @@ class Desk:
         if action == "hang":
             await asyncio.Event().wait()
         if fault is not None and action == "delay":
-            await self._state.world.timeline.clock.sleep(float(fault.params.get("seconds", 1.0)))
+            await self._state.backend.timeline.clock.sleep(float(fault.params.get("seconds", 1.0)))
         answer = await self._logged(key, request)
         if action == "lose-response":
-            # The call has taken effect; its caller learns nothing of that.
+            # The call has taken effect, but its caller gets no answer.
             raise CloudError(code_pb2.UNAVAILABLE, "Socket closed")
         return answer
 
@@ -81,7 +82,7 @@ class Desk:
                 self._activity.refused(key, resource_of(request), error)
             raise
         if self._activity is not None and isinstance(answer, operations_pb2.Operation):
-            begun = self._state.operations.begun(answer.name)
+            begun = self._state.operations.peek(answer.name)
             if begun is not None:
                 self._activity.accepted(key, resource_of(request), begun)
         return answer
@@ -89,7 +90,7 @@ class Desk:
     async def _dispatch(self, key: str, request: Any) -> Any:
         if key == "Operations/WaitOperation":
             return await self._wait(request)
-        method: Callable[[Any], Any] | None = self._state.methods.get(key)
+        method: Callable[[Any], Any] | None = self._service.methods.get(key)
         if method is None:
             raise CloudError(code_pb2.UNIMPLEMENTED, f"The local cloud does not know {key}")
         return method(request)
@@ -99,7 +100,7 @@ class Desk:
         operation = self._state.operations.find(request.name)
         ended = asyncio.Event()
         operation.when_done(ended.set)
-        self._state.world.later(request.timeout.ToTimedelta().total_seconds() or 60.0, ended.set)
+        self._state.backend.later(request.timeout.ToTimedelta().total_seconds() or 60.0, ended.set)
         await ended.wait()
         return operation.render()
 

@@ -1,4 +1,4 @@
-"""The TPU API on a port: Google's gRPC services in front of :class:`localcloud.tpu_api.dispatcher.Desk`."""
+"""The TPU API on a port: Google's gRPC services in front of :class:`localcloud.tpu_api.dispatcher.CallDispatcher`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 import grpc
 
 from localcloud.rules.errors import CloudError
-from localcloud.tpu_api.dispatcher import Desk
+from localcloud.tpu_api.dispatcher import CallDispatcher
 from localcloud.tpu_api.grpc_table import MethodRow, method_table
 
 _DETAILS = "grpc-status-details-bin"
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
-class TpuApi:
+class GrpcServer:
     """Serves all methods of :mod:`localcloud.tpu_api.grpc_table` on one port of the loopback interface.
 
-    :param desk: answers the calls.
+    :param dispatcher: answers the calls.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, dispatcher: CallDispatcher) -> None:
+        self._dispatcher = dispatcher
         self._server: Any = None
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
@@ -56,7 +56,7 @@ class TpuApi:
 
     async def _serve(self, key: str, request: Any, context: Any) -> Any:
         try:
-            return await self._desk.serve(key, request, "grpc")
+            return await self._dispatcher.serve(key, request, "grpc")
         except CloudError as error:
             refusal = error
         await _refuse(context, refusal)

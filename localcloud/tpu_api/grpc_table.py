@@ -35,7 +35,7 @@ class MethodRow:
 
     @property
     def key(self) -> str:
-        """``Service/Method`` without the package, as in :attr:`localcloud.tpu_api.methods.CloudState.methods`."""
+        """``Service/Method`` without the package, as in :attr:`localcloud.tpu_api.service.TpuService.methods`."""
         service, _, method = self.path.lstrip("/").partition("/")
         return f"{service.rpartition('.')[2]}/{method}"
 

@@ -1,4 +1,4 @@
-"""UpdateNode and GetGuestAttributes: what can be changed of a running node, and what its VMs tell about themselves."""
+"""UpdateNode and GetGuestAttributes: change a running node, and read what its VMs publish about themselves."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ from google.cloud.tpu_v2.types import (
 
 from localcloud.rules import errors
 from localcloud.rules.names import check_labels
+from localcloud.tpu_state.cloud_state import CloudState
 from localcloud.tpu_state.machines import Machine
-from localcloud.tpu_state.node_record import NodeRecord
-from localcloud.tpu_state.nodes import NodeBook
+from localcloud.tpu_state.nodes.record import NodeRecord
 
 _UPDATABLE = frozenset({"description", "tags", "labels", "metadata", "network_config.enable_external_ips"})
 
 
-class NodeChange:
+class NodeChangeMethods:
     """UpdateNode and GetGuestAttributes.
 
-    :param nodes: the nodes.
+    :param state: the nodes.
     """
 
-    def __init__(self, nodes: NodeBook) -> None:
-        self._nodes = nodes
+    def __init__(self, state: CloudState) -> None:
+        self._nodes = state.nodes
+        self._operations = state.operations
+        self._backend = state.backend
 
     def update(self, request: UpdateNodeRequest) -> Any:
         """UpdateNode: replaces each field the mask names as a whole, maps included."""
@@ -44,11 +46,11 @@ class NodeChange:
                 f"got {', '.join(unknown) or 'nothing'}"
             )
         check_labels(request.node.labels)
-        operation = self._nodes.operations.start(record.where, "update")
+        operation = self._operations.start(record.where, "update")
         if not operation.holds_resource:
             self._apply(record, request.node, paths)
-        finish = partial(self._nodes.operations.succeed, operation, Node.pb(record.view()))
-        self._nodes.world.later(self._nodes.world.latencies.changing, finish)
+        finish = partial(self._operations.succeed, operation, Node.pb(record.view()))
+        self._backend.later(self._backend.latencies.changing, finish)
         return operation.render()
 
     def _apply(self, record: NodeRecord, asked: Node, paths: list[str]) -> None:
@@ -58,7 +60,7 @@ class NodeChange:
             else:
                 setattr(record.template, path, getattr(asked, path))
         if "metadata" in paths:
-            self._nodes.world.machines.set_metadata(record.name, dict(record.template.metadata))
+            self._backend.machines.set_metadata(record.name, dict(record.template.metadata))
 
     def guest_attributes(self, request: GetGuestAttributesRequest) -> GetGuestAttributesResponse:
         """GetGuestAttributes: host key and host name per worker; absent until the guest has booted."""

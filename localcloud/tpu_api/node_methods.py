@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -22,54 +21,51 @@ from google.rpc import code_pb2
 from localcloud.rules import errors
 from localcloud.rules.errors import CloudError
 from localcloud.rules.paging import page
-from localcloud.rules.quota import Demand, Quota
-from localcloud.tpu_state.node_record import NodeRecord
-from localcloud.tpu_state.node_requests import build
-from localcloud.tpu_state.nodes import NodeBook
+from localcloud.tpu_state.cloud_state import CloudState
+from localcloud.tpu_state.nodes.record import NodeRecord
+from localcloud.tpu_state.nodes.requests import build
 from localcloud.tpu_state.operations import Operation
 
 State = Node.State
 _MINUTE = 60.0
 
 
-class NodeApi:
+class NodeMethods:
     """CreateNode, GetNode, ListNodes, DeleteNode, StartNode, StopNode.
 
-    :param nodes: the nodes.
-    :param quota: the limits.
-    :param held: everything that holds quota now.
+    :param state: the nodes, and what changes them.
     """
 
-    def __init__(self, nodes: NodeBook, quota: Quota, held: Callable[[], Iterable[Demand]]) -> None:
-        self._nodes = nodes
-        self._world = nodes.world
-        self._quota = quota
-        self._held = held
+    def __init__(self, state: CloudState) -> None:
+        self._state = state
+        self._nodes = state.nodes
+        self._operations = state.operations
+        self._backend = state.backend
         self._recent_creates: deque[float] = deque()
 
     def create(self, request: CreateNodeRequest) -> Any:
         """CreateNode: capacity is not looked at here, a stock-out arrives in the operation."""
-        parent = self._world.locate(request.parent)
+        parent = self._backend.locate(request.parent)
         self._count_create()
-        record = build(self._world, parent, request.node_id, request.node)
+        record = build(self._backend, parent, request.node_id, request.node)
         if record.name in self._nodes.records:
             raise errors.already_exists(record.name)
-        self._quota.check(record.demand(), self._held())
-        self._nodes.enter(record)
-        operation = self._nodes.operations.start(record.where, "create", undo=partial(self._nodes.vanish, record))
+        self._state.check_quota(record.demand())
+        self._nodes.add(record)
+        operation = self._operations.start(record.where, "create", undo=partial(self._state.shutdown.vanish, record))
         record.create = operation
         if not operation.holds_resource:
-            later = self._world.latencies.creating + operation.lateness
-            self._world.later(later, partial(self._boot, record))
+            later = self._backend.latencies.creating + operation.lateness
+            self._backend.later(later, partial(self._boot, record))
         return operation.render()
 
     def _boot(self, record: NodeRecord) -> None:
         if record.state == State.CREATING:
-            self._nodes.boot(record, self._nodes.abandon)
+            self._state.boot.start(record)
 
     def _count_create(self) -> None:
-        limit = self._world.settings.creates_per_minute
-        now = self._world.timeline.clock.monotonic()
+        limit = self._backend.settings.creates_per_minute
+        now = self._backend.timeline.clock.monotonic()
         while self._recent_creates and self._recent_creates[0] <= now - _MINUTE:
             self._recent_creates.popleft()
         if limit and len(self._recent_creates) >= limit:
@@ -82,7 +78,7 @@ class NodeApi:
 
     def list(self, request: ListNodesRequest) -> ListNodesResponse:
         """ListNodes: of one zone, or of all that answer with ``-``."""
-        records, silent = self._world.visible(self._nodes.records.values(), request.parent, "ListNodes")
+        records, silent = self._backend.visible(self._nodes.records.values(), request.parent, "ListNodes")
         chosen, token = page(records, lambda record: record.name, request.page_size, request.page_token)
         return ListNodesResponse(nodes=[record.view() for record in chosen], next_page_token=token, unreachable=silent)
 
@@ -92,13 +88,13 @@ class NodeApi:
         if record.delete is not None and not record.delete.done:
             return record.delete.render()
         before = record.state
-        operations = self._nodes.operations
-        operation = operations.start(record.where, "delete", undo=lambda: self._revive(record, before))
+        operation = self._operations.start(record.where, "delete", undo=lambda: self._revive(record, before))
         record.delete = operation
         if operation.holds_resource:
             self._nodes.move(record, State.DELETING, by_user=True)
         else:
-            self._nodes.remove(record, by_user=True, done=lambda: operations.succeed(operation))
+            done = partial(self._operations.succeed, operation)
+            self._state.shutdown.remove(record, by_user=True, done=done)
         return operation.render()
 
     def _revive(self, record: NodeRecord, before: int) -> None:
@@ -110,34 +106,30 @@ class NodeApi:
     def stop(self, request: StopNodeRequest) -> Any:
         """StopNode: the VMs end, the name and the quota stay."""
         record = self._restartable(request.name, State.READY)
-        operation = self._nodes.operations.start(record.where, "stop")
-        self._nodes.move(record, State.STOPPING, by_user=True)
-        record.machines = ()
+        operation = self._operations.start(record.where, "stop")
 
-        def stopped() -> None:
-            if record.state != State.STOPPING:
+        def ended(stopped: bool) -> None:
+            if stopped:
+                self._operations.succeed(operation, Node.pb(record.view()))
+            else:
                 text = f"Node '{record.name}' was deleted while it was stopped"
-                self._nodes.operations.fail(operation, CloudError(code_pb2.ABORTED, errors.eid(text)))
-                return
-            self._nodes.move(record, State.STOPPED, by_user=True)
-            self._nodes.operations.succeed(operation, Node.pb(record.view()))
+                self._operations.fail(operation, CloudError(code_pb2.ABORTED, errors.eid(text)))
 
-        later = partial(self._world.later, self._world.latencies.changing, stopped)
-        self._world.machines.kill(record.name, later)
+        self._state.shutdown.stop(record, by_user=True, stopped=ended)
         return operation.render()
 
     def start(self, request: StartNodeRequest) -> Any:
         """StartNode: boots the VMs of a stopped node anew, on the same disks."""
         record = self._restartable(request.name, State.STOPPED)
-        operation = self._nodes.operations.start(record.where, "start")
+        operation = self._operations.start(record.where, "start")
         self._nodes.move(record, State.STARTING, by_user=True)
         record.create = operation
-        self._world.later(self._world.latencies.changing, partial(self._boot_again, record, operation))
+        self._backend.later(self._backend.latencies.changing, partial(self._boot_again, record, operation))
         return operation.render()
 
     def _boot_again(self, record: NodeRecord, operation: Operation) -> None:
         if record.create is operation:
-            self._nodes.boot(record, self._nodes.abandon)
+            self._state.boot.start(record)
 
     def _restartable(self, name: str, needed: int) -> NodeRecord:
         record = self._nodes.find(name)

@@ -20,7 +20,7 @@ from google.protobuf import empty_pb2, json_format
 from google.rpc import code_pb2, error_details_pb2
 
 from localcloud.rules.errors import CloudError
-from localcloud.tpu_api.dispatcher import Desk
+from localcloud.tpu_api.dispatcher import CallDispatcher
 
 # What may be packed into an operation or an error must be known to be written as JSON.
 _PACKED = (empty_pb2.Empty, error_details_pb2.ErrorInfo)
@@ -55,14 +55,14 @@ _CALLS: dict[tuple[str, str], tuple[str, Build]] = {
 }
 
 
-class RestApi:
+class RestServer:
     """Serves ``/v2/projects/P/locations/Z/COLLECTION/ID`` on one port of the loopback interface.
 
-    :param desk: gives what answers the calls, once a call has come.
+    :param dispatcher: gives what answers the calls, once a call has come.
     """
 
-    def __init__(self, desk: Callable[[], Desk]) -> None:
-        self._desk = desk
+    def __init__(self, dispatcher: Callable[[], CallDispatcher]) -> None:
+        self._dispatcher = dispatcher
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> str:
@@ -86,7 +86,7 @@ class RestApi:
             if call is None:
                 raise CloudError(code_pb2.UNIMPLEMENTED, f"The local cloud has no REST call {request.method} {name}")
             key, build = call
-            return web.json_response(_document(await self._desk().serve(key, build(name, request), "rest")))
+            return web.json_response(_document(await self._dispatcher().serve(key, build(name, request), "rest")))
         except CloudError as error:
             return _refusal(error)
 

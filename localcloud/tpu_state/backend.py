@@ -1,4 +1,4 @@
-"""What all parts of the state machine share: settings, time, chance, faults, machines and who listens."""
+"""What all parts of the state machine share: settings, clock, randomness, faults and VMs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from localcloud.faults import FaultBook
+from localcloud.faults import FaultRegistry
 from localcloud.rules import errors
 from localcloud.rules.catalogue import Catalogue
 from localcloud.rules.names import ResourceName
@@ -28,19 +28,19 @@ class Placed(Protocol):
 P = TypeVar("P", bound=Placed)
 
 
-def chance(seed: int) -> Random:
-    """Return the source of chance of one cloud: the same seed gives the same history."""
+def seeded_random(seed: int) -> Random:
+    """Return the random source of one cloud: the same seed gives the same history."""
     return Random(seed)  # noqa: S311 - it makes names and preemptions, no secrets, and must repeat
 
 
 @dataclass
-class World:
-    """The surroundings of nodes, queued resources and operations.
+class Backend:
+    """What nodes, queued resources and operations run on.
 
     :param settings: project, limits, latencies.
     :param catalogue: what is sold where.
     :param timeline: the clock and everything that happens later.
-    :param rng: the only source of chance.
+    :param rng: the only random source.
     :param faults: scripted faults.
     :param machines: the TPU VMs.
     :ivar unreachable: zones that currently do not answer.
@@ -50,7 +50,7 @@ class World:
     catalogue: Catalogue
     timeline: Timeline
     rng: Random
-    faults: FaultBook
+    faults: FaultRegistry
     machines: Machines
     unreachable: set[str] = field(default_factory=set)
 

@@ -1,7 +1,7 @@
-"""What the state machine asks of TPU VMs, and a set of VMs that exist only on paper.
+"""What the state machine asks of TPU VMs, and simulated VMs for virtual time.
 
-The state machine never waits for a VM: it asks and is called back. :class:`localcloud.vm.worker_pool.Fleet` answers
-with real SSH servers, :class:`PaperMachines` at once and without a process, for virtual time.
+The state machine never waits for a VM: it asks and is called back. :class:`localcloud.vm.worker_pool.WorkerPool`
+answers with real SSH servers, :class:`SimulatedMachines` at once and without a process.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Machines(Protocol):
         ...
 
 
-class PaperMachines:
+class SimulatedMachines:
     """VMs without processes: everything succeeds at once.
 
     :ivar running: names of the nodes whose VMs are up.
@@ -113,7 +113,7 @@ class PaperMachines:
             self.running[node] = Order(order.name, order.uid, order.zone, order.hosts, dict(metadata))
 
     def when_step(self, node: str, step: int, reached: Callable[[], None]) -> None:
-        """Remember the callback for :meth:`reach`."""
+        """Keep the callback for :meth:`reach`."""
         self._steps.setdefault(node, []).append((step, reached))
 
     def reach(self, node: str, step: int) -> None:

@@ -1,11 +1,10 @@
-"""The billing meter: every READY second of every node, and every call, independent of any code under test.
+"""The billing meter: every READY second of every node, independent of any code under test.
 
 Google charges a Cloud TPU while its node is READY. Tests compare a product's own ledger with what is counted here.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -13,41 +12,10 @@ from typing import Any
 from google.cloud.tpu_v2.types import Node
 
 from localcloud.clock import Clock
-from localcloud.tpu_state.nodes import Transition
+from localcloud.tpu_state.call_log import CallLog
+from localcloud.tpu_state.nodes.registry import Transition
 
-_AUDIT_MAX = 200_000
 _HOUR = 3600.0
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of the API, as the caller sees it.
-
-    :param method: ``Service/Method``.
-    :param resource: name or parent in the request.
-    :param at: when it arrived, ISO 8601.
-    :param code: status code of the answer; -1 if none was ever given.
-    :param fault: id of the fault that struck, or "".
-    """
-
-    method: str
-    resource: str
-    at: str
-    code: int
-    fault: str = ""
-
-
-class Audit:
-    """The latest calls in the order of their arrival, and counts of all of them."""
-
-    def __init__(self) -> None:
-        self.calls: deque[Call] = deque(maxlen=_AUDIT_MAX)
-        self.counts: Counter[str] = Counter()
-
-    def add(self, call: Call) -> None:
-        """Take a call down."""
-        self.calls.append(call)
-        self.counts[call.method] += 1
 
 
 @dataclass
@@ -100,15 +68,16 @@ class Meter:
     """Counts READY seconds per node; listens to the nodes' transitions.
 
     :param clock: the cloud's clock, so that virtual hours cost virtual hours.
+    :ivar calls: the calls of the API.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._bills: dict[int, Bill] = {}
-        self.audit = Audit()
+        self.calls = CallLog()
 
     def observe(self, transition: Transition) -> None:
-        """Take a transition down: READY opens an interval, anything else closes it."""
+        """Record a transition: READY opens an interval, anything else closes it."""
         bill = self._bill(transition)
         running = bill.ready[-1] if bill.ready and bill.ready[-1].end is None else None
         if transition.new == Node.State.READY and running is None:
@@ -146,7 +115,7 @@ class Meter:
     def dump(self, *, calls: bool = False) -> dict[str, Any]:
         """Return the JSON form: one row per life of a node, totals, and how often each method was called.
 
-        :param calls: include the audit list of single calls.
+        :param calls: include the latest calls one by one.
         """
         now = self._clock.monotonic()
         rows = [bill.row(now) for bill in self._bills.values()]
@@ -155,8 +124,8 @@ class Meter:
             "nodes": rows,
             "ready_seconds": sum(row["ready_seconds"] for row in rows),
             "chip_hours": sum(row["chip_hours"] for row in rows),
-            "calls": dict(self.audit.counts),
+            "calls": dict(self.calls.counts),
         }
         if calls:
-            answer["audit"] = [asdict(call) for call in self.audit.calls]
+            answer["audit"] = [asdict(call) for call in self.calls.latest]
         return answer

@@ -1,4 +1,4 @@
-"""Long-running operations: their truth is separate from the truth of the resource they are about.
+"""Long-running operations; their state is separate from the state of the resource they are about.
 
 An operation may end with an error although the node comes up, never end although it does, or be forgotten; clients
 have met all of these. Faults at ``tpu.operation`` choose which.
@@ -19,10 +19,9 @@ from localcloud.faults import Fault
 from localcloud.rules import errors
 from localcloud.rules.errors import CloudError
 from localcloud.rules.names import ResourceName
-from localcloud.rules.paging import page
-from localcloud.tpu_state.backend import World
+from localcloud.tpu_state.backend import Backend
 
-_COLLECTION = "operations"
+COLLECTION = "operations"
 
 
 @dataclass
@@ -88,27 +87,27 @@ class Operation:
         return shown
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call back once when the operation has ended; at once if it has."""
+        """Call back once the operation has ended; at once if it has."""
         if self.done:
             callback()
         else:
             self._waiters.append(callback)
 
     def announce(self) -> None:
-        """Call back everybody who waits."""
+        """Run the callbacks of :meth:`when_done`."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             waiter()
 
 
-class OperationBook:
+class OperationRegistry:
     """All operations of the project; they outlive the resources they are about.
 
-    :param world: clock, chance and faults.
+    :param backend: clock, randomness and faults.
     """
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
         self._operations: dict[str, Operation] = {}
 
     def start(self, target: ResourceName, verb: str, undo: Callable[[], None] | None = None) -> Operation:
@@ -117,12 +116,14 @@ class OperationBook:
         :param verb: ``create``, ``delete``, ``update``, ``start`` or ``stop``.
         :param undo: called when a fault ends the operation with an error and the resource is to follow.
         """
-        world = self._world
-        name = target.child(_COLLECTION, f"operation-{world.rng.getrandbits(48):012x}-{world.rng.getrandbits(32):08x}")
-        metadata = OperationMetadata(
-            create_time=world.stamp(), target=target.full, verb=verb, api_version="v2", cancel_requested=False
+        backend = self._backend
+        name = target.child(
+            COLLECTION, f"operation-{backend.rng.getrandbits(48):012x}-{backend.rng.getrandbits(32):08x}"
         )
-        fault = world.faults.take("tpu.operation", verb=verb, target=target.full)
+        metadata = OperationMetadata(
+            create_time=backend.stamp(), target=target.full, verb=verb, api_version="v2", cancel_requested=False
+        )
+        fault = backend.faults.take("tpu.operation", verb=verb, target=target.full)
         operation = Operation(operations_pb2.Operation(name=name), metadata, fault)
         self._operations[name] = operation
         if fault is not None and operation.action() == "error":
@@ -134,11 +135,11 @@ class OperationBook:
         error = CloudError(code, str(params.get("message") or errors.internal().message))
 
         def fail() -> None:
-            self._end(operation, error=error)
+            self.end(operation, error=error)
             if undo is not None and operation.holds_resource:
                 undo()
 
-        self._world.later(float(params.get("after", self._world.latencies.failing)), fail)
+        self._backend.later(float(params.get("after", self._backend.latencies.failing)), fail)
 
     def succeed(self, operation: Operation, response: Any = None) -> None:
         """Report that the resource is where it should be; whether and when the operation says so is up to its fault.
@@ -150,19 +151,20 @@ class OperationBook:
         if action in {"never", "error"}:
             return
         if operation.delay > 0:
-            self._world.later(operation.delay, lambda: self._end(operation, response=answer))
+            self._backend.later(operation.delay, lambda: self.end(operation, response=answer))
             return
-        self._end(operation, response=answer)
+        self.end(operation, response=answer)
 
     def fail(self, operation: Operation, error: CloudError) -> None:
         """Report that the resource did not get there."""
         if operation.action() not in {"never", "error"}:
-            self._end(operation, error=error)
+            self.end(operation, error=error)
 
-    def _end(self, operation: Operation, *, response: Any = None, error: CloudError | None = None) -> None:
+    def end(self, operation: Operation, *, response: Any = None, error: CloudError | None = None) -> None:
+        """End an operation with a response or an error, whatever its fault says; an ended one stays as it is."""
         if operation.done:
             return
-        operation.metadata.end_time = self._world.stamp()
+        operation.metadata.end_time = self._backend.stamp()
         operation.message.done = True
         if error is not None:
             operation.message.error.CopyFrom(error.status())
@@ -171,49 +173,24 @@ class OperationBook:
         operation.announce()
 
     def all(self) -> list[Operation]:
-        """Return all operations, oldest first."""
+        """Return all operations, oldest first, those that a fault makes the cloud forget included."""
         return [*self._operations.values()]
 
-    def begun(self, name: str) -> Operation | None:
+    def peek(self, name: str) -> Operation | None:
         """Return an operation by its full name, also one that a fault makes the cloud forget; None if there is none."""
         return self._operations.get(name)
+
+    def remove(self, operation: Operation) -> None:
+        """Forget an operation."""
+        del self._operations[operation.name]
 
     def find(self, name: str) -> Operation:
         """Return an operation by name.
 
         :raises CloudError: NOT_FOUND, also for one that a fault has made the cloud forget.
         """
-        full = self._world.locate(name, _COLLECTION).full
+        full = self._backend.locate(name, COLLECTION).full
         operation = self._operations.get(full)
         if operation is None or operation.action() == "forget":
             raise errors.not_found(full)
         return operation
-
-    def get(self, request: Any) -> Any:
-        """GetOperation."""
-        return self.find(request.name).render()
-
-    def list(self, request: Any) -> Any:
-        """ListOperations of one location."""
-        where = self._world.locate(request.name.removesuffix("/operations"))
-        prefix = where.child(_COLLECTION, "")
-        mine = [operation for name, operation in self._operations.items() if name.startswith(prefix)]
-        chosen, token = page(mine, lambda operation: operation.name, request.page_size, request.page_token)
-        rendered = [operation.render() for operation in chosen]
-        return operations_pb2.ListOperationsResponse(operations=rendered, next_page_token=token)
-
-    def cancel(self, request: Any) -> Any:
-        """CancelOperation: noted in the metadata; TPU operations run to their end, a never-ending one is ended."""
-        operation = self.find(request.name)
-        operation.metadata.cancel_requested = True
-        if operation.action() == "never":
-            self._end(operation, error=CloudError(code_pb2.CANCELLED, errors.eid("The operation was cancelled")))
-        return empty_pb2.Empty()
-
-    def delete(self, request: Any) -> Any:
-        """DeleteOperation: forget a finished operation."""
-        operation = self.find(request.name)
-        if not operation.done:
-            raise errors.precondition(f"Operation '{operation.name}' is not done")
-        del self._operations[operation.name]
-        return empty_pb2.Empty()

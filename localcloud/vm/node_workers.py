@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from localcloud.clock import Clock
-from localcloud.faults import FaultBook
+from localcloud.faults import FaultRegistry
 from localcloud.tpu_state.machines import Machine, Order
 from localcloud.vm import power, ssh_faults
-from localcloud.vm.driver import VMDriver, Worker, WorkerSpec
-from localcloud.vm.ssh_keys import parse_ssh_keys
+from localcloud.vm.worker.interface import VMDriver, Worker, WorkerSpec
+from localcloud.vm.worker.ssh_keys import parse_ssh_keys
 
 # More at once only makes all of them late: each start costs a key, a process and a banner.
 _STARTS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Yard:
-    """What all crews need.
+class WorkerConfig:
+    """What the workers of all nodes share.
 
     :param driver: how one worker is made.
     :param root: below it every node has a directory.
@@ -35,27 +35,27 @@ class Yard:
     root: Path
     environment: Mapping[str, str]
     clock: Clock
-    faults: FaultBook
+    faults: FaultRegistry
     turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STARTS_AT_ONCE))
 
 
-class Crew:
+class NodeWorkers:
     """The workers of one node.
 
-    :param yard: driver, place, faults.
+    :param config: driver, directory, faults.
     :param order: which node, how many workers, whose keys.
     :ivar workers: those that run, by worker id.
     """
 
-    def __init__(self, yard: Yard, order: Order) -> None:
-        self._yard = yard
+    def __init__(self, config: WorkerConfig, order: Order) -> None:
+        self._config = config
         self._order = order
         self._node_id = order.name.rpartition("/")[2]
         self._scripts: list[list[Mapping[str, Any]]] = []
         self._watches: set[asyncio.Task[None]] = set()
         self.workers: list[Worker] = []
         # The short end of the uid keeps paths short: unix sockets below them have a limit of about 100 characters.
-        self.directory = yard.root / f"{self._node_id[:24]}-{order.uid & 0xFFFFFF:06x}"
+        self.directory = config.root / f"{self._node_id[:24]}-{order.uid & 0xFFFFFF:06x}"
 
     async def start(self) -> list[Machine]:
         """Start all workers and return them as the API shows them.
@@ -74,7 +74,7 @@ class Crew:
         return machines
 
     def _take_scripts(self, index: int) -> list[Mapping[str, Any]]:
-        faults = self._yard.faults.take_all("vm.ssh", node=self._node_id, worker=str(index), zone=self._order.zone)
+        faults = self._config.faults.take_all("vm.ssh", node=self._node_id, worker=str(index), zone=self._order.zone)
         return [fault.params for fault in faults]
 
     async def _start(self, index: int) -> Worker:
@@ -85,18 +85,18 @@ class Crew:
             worker_id=index,
             hostname=f"t1v-n-{self._order.uid & 0xFFFFFFFF:08x}-w-{index}",
             keys=ssh_faults.keys_at_start(self._scripts[index], keys),
-            environment={**self._yard.environment, power.NODE_VARIABLE: self._order.name},
+            environment={**self._config.environment, power.NODE_VARIABLE: self._order.name},
             directory=self.directory / f"w{index}",
         )
-        async with self._yard.turns:
-            return await self._yard.driver.start(spec)
+        async with self._config.turns:
+            return await self._config.driver.start(spec)
 
     def play_scripts(self) -> None:
         """Begin the scripted SSH faults; the node is READY now."""
         keys = parse_ssh_keys(self._order.metadata)
         for scripts, worker in zip(self._scripts, self.workers, strict=True):
             for params in scripts:
-                self.watch(ssh_faults.after_ready(params, worker, keys, self._yard.clock))
+                self.watch(ssh_faults.after_ready(params, worker, keys, self._config.clock))
 
     def watch(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside the workers until it ends or they do."""

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from localcloud.clock import Clock
-from localcloud.vm.driver import SSHKey, Worker, WorkerGone
+from localcloud.vm.worker.interface import SSHKey, Worker, WorkerGone
 
 Params = Mapping[str, Any]
 

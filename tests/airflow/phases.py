@@ -8,7 +8,7 @@ from functools import partial
 from operator import methodcaller
 
 from localcloud.testing import eventually
-from localcloud.vm.node_workers import Crew
+from localcloud.vm.node_workers import NodeWorkers
 from tests.airflow.runs import PATIENCE, POLL, TrainingRun
 
 HELD = 45.0
@@ -89,10 +89,10 @@ def on_machine(run: TrainingRun, action: str) -> None:
         run.cloud.run(crew.each(methodcaller(action)))
 
 
-def crews(run: TrainingRun) -> list[Crew]:
+def crews(run: TrainingRun) -> list[NodeWorkers]:
     """The workers of the run's TPU; nothing while it has none."""
     nodes = [row["name"] for row in run.cloud.snapshot()["nodes"] if row["name"].endswith(f"/{run.key.node_id(1)}")]
-    found = (run.cloud.call(partial(run.cloud.cloud.fleet.crew, node)) for node in nodes)
+    found = (run.cloud.call(partial(run.cloud.cloud.worker_pool.workers_of, node)) for node in nodes)
     return [crew for crew in found if crew is not None]
 
 

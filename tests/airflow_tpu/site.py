@@ -140,8 +140,8 @@ class Site:
         """Create a node as somebody else would, without our client."""
         node = {"accelerator_type": "v2-8", "runtime_version": "tpu-ubuntu2204-base", "labels": dict(labels or {})}
         request = tpu_v2.CreateNodeRequest(parent=PARENT, node_id=node_id, node=node)
-        state = self.cloud.cloud.state
-        self.cloud.call(lambda: state.methods["Tpu/CreateNode"](request))
+        service = self.cloud.cloud.service
+        self.cloud.call(lambda: service.methods["Tpu/CreateNode"](request))
         eventually(lambda: self.nodes()[node_id], lambda found: found == "READY")
 
     def calls(self, method: str) -> list[Mapping[str, Any]]:

@@ -29,7 +29,7 @@ from google.cloud import storage
 from google.oauth2 import service_account
 
 from localcloud.clock import Clock, RealClock
-from localcloud.faults import FaultBook
+from localcloud.faults import FaultRegistry
 from localcloud.gcs import GCSServer
 
 REAL = os.environ.get("AIRFLOW_TPU_TEST_BUCKET", "")
@@ -47,7 +47,7 @@ class RunningServer(AbstractContextManager["RunningServer"]):
     def __init__(self, root: Path, clock: Clock | None = None, port: int = 0) -> None:
         self.root = root
         self.clock = clock or RealClock()
-        self.faults = FaultBook()
+        self.faults = FaultRegistry()
         self.url = ""
         self._port = port
         self._loop = asyncio.new_event_loop()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_tpu.cli.main import parser as product_parser
-from localcloud.cli import parser as cloud_parser
+from localcloud.cli.main import parser as cloud_parser
 from tests.docs.pages import PAGES, ROOT, name_of
 
 # What a sentence mentions in passing; what stands in a block is run by tests/docs.

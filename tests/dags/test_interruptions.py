@@ -56,7 +56,7 @@ def at_step(cloud: BackgroundCloud, step: int, action: Callable[[], object]) -> 
 def drop_connections(cloud: BackgroundCloud) -> None:
     """Cut every SSH connection to every TPU VM; processes live on."""
     for row in cloud.snapshot()["nodes"]:
-        crew = cloud.call(lambda name=row["name"]: cloud.cloud.fleet.crew(name))  # type: ignore[misc]
+        crew = cloud.call(lambda name=row["name"]: cloud.cloud.worker_pool.workers_of(name))  # type: ignore[misc]
         assert crew is not None
         cloud.run(crew.each(lambda worker: worker.drop()))
 
@@ -191,7 +191,7 @@ def test_foreign_nodes_survive(cloud: BackgroundCloud, run_dag: Run) -> None:
     """Neither a look-alike of our names nor anything else that is not ours is touched by a whole run."""
     from google.cloud import tpu_v2
 
-    create = cloud.cloud.state.methods["Tpu/CreateNode"]
+    create = cloud.cloud.service.methods["Tpu/CreateNode"]
     for node_id in ("tpu-train-0123456789-1", "colleague"):
         node = {"accelerator_type": "v2-8", "runtime_version": "tpu-ubuntu2204-base"}
         parent = "projects/local-project/locations/us-central1-f"

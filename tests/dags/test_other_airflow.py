@@ -43,7 +43,7 @@ def taken_elsewhere(cloud: BackgroundCloud) -> RunRecord:
     }
     parent = f"projects/local-project/locations/{ZONE}"
     request = tpu_v2.CreateNodeRequest(parent=parent, node_id=record.node_id, node=node)
-    cloud.call(lambda: cloud.cloud.state.methods["Tpu/CreateNode"](request))
+    cloud.call(lambda: cloud.cloud.service.methods["Tpu/CreateNode"](request))
     return record
 
 

@@ -77,7 +77,7 @@ def test_grant_that_others_use_up(cloud: BackgroundCloud, run_dag: Run) -> None:
 
     parent = "projects/local-project/locations/us-central1-f"
     node = {"accelerator_type": "v2-8", "runtime_version": "tpu-ubuntu2204-base"}
-    create = cloud.cloud.state.methods["Tpu/CreateNode"]
+    create = cloud.cloud.service.methods["Tpu/CreateNode"]
     requests = [tpu_v2.CreateNodeRequest(parent=parent, node_id=f"colleague-{n}", node=node) for n in range(5)]
     cloud.call(lambda: [create(request) for request in requests])
     outcome = run_dag(tier="on-demand")

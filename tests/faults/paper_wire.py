@@ -17,7 +17,7 @@ from airflow_tpu.clients.tpu_api import APIEndpoint, TPUClient
 from airflow_tpu.clients.tpu_retry import CallTiming
 from airflow_tpu.hooks.artifacts import ObjectInfo, StoredJSON
 from localcloud.rules.errors import CloudError
-from localcloud.tpu_api.dispatcher import Desk, resource_of
+from localcloud.tpu_api.dispatcher import CallDispatcher, resource_of
 from localcloud.tpu_api.grpc_table import MethodRow, method_table
 from tests.faults.turns import Process
 
@@ -59,7 +59,7 @@ class PaperChannel(aio.Channel):
     :param before: told of each request.
     """
 
-    def __init__(self, process: Process, desk: Desk, before: Before) -> None:
+    def __init__(self, process: Process, desk: CallDispatcher, before: Before) -> None:
         self._process, self._desk, self._before = process, desk, before
         self._unary_unary_interceptors: list[Any] = []  # the transport appends its logging here
 

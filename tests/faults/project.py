@@ -21,8 +21,8 @@ from airflow_tpu.lifecycle.ensure_tpu import Order
 from airflow_tpu.lifecycle.incarnation_end import noted_ends
 from localcloud.rules.errors import CloudError
 from localcloud.rules.settings import Latencies
-from localcloud.tpu_api.dispatcher import Desk
-from localcloud.virtual_cloud import paper_cloud
+from localcloud.tpu_api.dispatcher import CallDispatcher
+from localcloud.virtual_cloud import make_virtual_cloud
 from tests.faults import flows
 from tests.faults.flows import Station
 from tests.faults.paper_wire import PaperBucket, PaperChannel, PaperStorage
@@ -85,7 +85,7 @@ class Project:
     """
 
     def __init__(self) -> None:
-        self.cloud = paper_cloud(latencies=REAL)
+        self.cloud = make_virtual_cloud(latencies=REAL)
         self.bucket = PaperBucket()
         self.processes: list[Process] = []
         self.states = dict.fromkeys(RUNS, "running")
@@ -98,7 +98,7 @@ class Project:
         self._deleters: dict[Process, set[str]] = {}
         self.closed_at: dict[str, float] = {}
         self.trail: list[str] = []
-        self._desk = Desk(self.cloud.state, self.cloud.meter.audit)
+        self._desk = CallDispatcher(self.cloud.service, self.cloud.meter.calls)
         self.colleague = f"{RUNS[0].name}-9"
         self._settle_colleague()
 
@@ -239,7 +239,7 @@ class Project:
             self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {record.where.id} is preempted")
             self.preempted.add(record.where.id)
             try:
-                self.cloud.state.nodes.preempt(record, notice)
+                self.cloud.state.shutdown.preempt(record, notice)
             except CloudError:
                 self.trail.append("          but it was not running")
 
@@ -248,7 +248,7 @@ class Project:
         if (record := self._victim(which)) is not None:
             self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {record.where.id} vanishes")
             self.vanished.add(record.where.id)
-            self.cloud.state.nodes.vanish(record)
+            self.cloud.state.shutdown.vanish(record)
 
     def _victim(self, which: int) -> Any:
         ours = [record for record in self.cloud.state.nodes.records.values() if run_of(record.labels)]

@@ -101,7 +101,7 @@ class Scene:
         node = self.node("READY", "CREATING")
         assert node is not None
         name = next(row["name"] for row in self.cloud.snapshot()["nodes"] if row["name"].endswith(f"/{node}"))
-        return self.cloud.call(lambda: self.cloud.cloud.fleet.crew(name))
+        return self.cloud.call(lambda: self.cloud.cloud.worker_pool.workers_of(name))
 
     def delete_as_somebody_else(self) -> None:
         """What a click in Google's console does."""

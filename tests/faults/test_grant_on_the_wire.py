@@ -17,8 +17,8 @@ from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import GrantError
 from airflow_tpu.lifecycle.ensure_tpu import Order, Provisioner
-from localcloud.tpu_api.dispatcher import Desk
-from localcloud.virtual_cloud import PaperCloud, paper_cloud
+from localcloud.tpu_api.dispatcher import CallDispatcher
+from localcloud.virtual_cloud import VirtualCloud, make_virtual_cloud
 from tests.faults.flows import BUCKET, Station
 from tests.faults.paper_wire import PaperBucket, PaperChannel, PaperStorage
 from tests.faults.turns import Process
@@ -97,7 +97,7 @@ def _of_row(row: Row) -> st.SearchStrategy[Tpu]:
     return st.builds(Tpu, st.sampled_from(kinds), st.sampled_from(pool), st.just(row.zone), st.booleans())
 
 
-def settle(cloud: PaperCloud, inventory: list[Tpu]) -> None:
+def settle(cloud: VirtualCloud, inventory: list[Tpu]) -> None:
     """Let somebody else have these TPUs; a lost one is counted until it is deleted."""
     for number, tpu in enumerate(inventory):
         scheduling = {} if tpu.tier == ON_DEMAND else {"spot": tpu.tier == SPOT, "preemptible": tpu.tier != SPOT}
@@ -108,10 +108,10 @@ def settle(cloud: PaperCloud, inventory: list[Tpu]) -> None:
     cloud.pass_time(10.0)
     for number, tpu in enumerate(inventory):
         if tpu.lost and tpu.tier != ON_DEMAND:
-            cloud.state.nodes.preempt(cloud.state.node(f"n-{number}"))
+            cloud.state.shutdown.preempt(cloud.state.node(f"n-{number}"))
 
 
-def ask(cloud: PaperCloud, letter: list[Row], wish: Tpu, queued: bool, hours: int) -> tuple[list[str], str]:
+def ask(cloud: VirtualCloud, letter: list[Row], wish: Tpu, queued: bool, hours: int) -> tuple[list[str], str]:
     """Send a run through the product; return the create calls that reached the cloud, and the refusal."""
     asked: list[str] = []
     process = Process("ensure", cloud.clock)
@@ -120,7 +120,7 @@ def ask(cloud: PaperCloud, letter: list[Row], wish: Tpu, queued: bool, hours: in
         if method.startswith("Create"):
             asked.append(method)
 
-    channel = PaperChannel(process, Desk(cloud.state, cloud.meter.audit), arrives)
+    channel = PaperChannel(process, CallDispatcher(cloud.service, cloud.meter.calls), arrives)
     station = Station(process, channel, PaperStorage(process, PaperBucket()))
     kind = CATALOGUE.types[wish.kind]
     spec = TPUSpec("local-project", wish.zone, wish.kind, kind.default_runtime, Tier(wish.tier), queued=queued)
@@ -151,7 +151,7 @@ def test_exactly_what_the_grant_covers_is_asked_for(
 ) -> None:
     """One create call if some row has room for the wish and the run ends within the term, none otherwise."""
     letter, inventory, wish = case
-    cloud = paper_cloud()
+    cloud = make_virtual_cloud()
     settle(cloud, inventory)
     asked, refusal = ask(cloud, letter, wish, queued, hours)
     fits = [

@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 from google.cloud.tpu_v2.types import Node
 
-from localcloud.faults import FaultBook, FaultSpecError
+from localcloud.faults import FaultRegistry, FaultSpecError
 from localcloud.rules.errors import CloudError
-from localcloud.virtual_cloud import PARENT, PaperCloud, fault, paper_cloud
+from localcloud.virtual_cloud import PARENT, VirtualCloud, fault, make_virtual_cloud
 
 State = Node.State
 
 
 @pytest.fixture
-def cloud() -> PaperCloud:
+def cloud() -> VirtualCloud:
     """A cloud on paper with default settings."""
-    return paper_cloud()
+    return make_virtual_cloud()
 
 
 def test_a_fault_lets_some_pass_and_strikes_some() -> None:
     """``after`` matching events pass, ``times`` are spoilt, later ones pass again."""
-    book = FaultBook()
+    book = FaultRegistry()
     book.add({"point": "gcs.request", "match": {"object": "ckpt/*"}, "times": 2, "after": 1})
     struck = [
         book.take("gcs.request", object=name) is not None for name in ["ckpt/1", "x", "ckpt/2", "ckpt/3", "ckpt/4"]
@@ -32,7 +32,7 @@ def test_a_fault_lets_some_pass_and_strikes_some() -> None:
 
 def test_a_fault_strikes_one_in_so_many() -> None:
     """``every`` of 3 spoils the third and the sixth of the events that are not let pass."""
-    book = FaultBook()
+    book = FaultRegistry()
     book.add({"point": "gcs.request", "times": 9, "after": 1, "every": 3})
     struck = [book.take("gcs.request") is not None for _ in range(8)]
     assert struck == [False, False, False, True, False, False, True, False]
@@ -40,7 +40,7 @@ def test_a_fault_strikes_one_in_so_many() -> None:
 
 def test_a_report_tells_what_was_used() -> None:
     """The report counts uses, and what is not wholly used up is named."""
-    book = FaultBook()
+    book = FaultRegistry()
     book.add({"id": "used", "point": "tpu.call", "match": {"method": "Get*"}})
     book.add({"id": "half", "point": "tpu.call", "times": 2})
     book.take("tpu.call", method="GetNode")
@@ -51,7 +51,7 @@ def test_a_report_tells_what_was_used() -> None:
 
 def test_an_attribute_that_is_missing_does_not_match() -> None:
     """A pattern on an attribute that the event lacks matches only if it matches nothing at all."""
-    book = FaultBook()
+    book = FaultRegistry()
     book.add({"point": "vm.ssh", "match": {"worker": "0"}})
     assert book.take("vm.ssh", node="n") is None
 
@@ -69,19 +69,19 @@ def test_an_attribute_that_is_missing_does_not_match() -> None:
 def test_a_malformed_fault_is_refused_with_every_mistake(spec: dict[str, Any], words: list[str]) -> None:
     """A fault that could never strike is refused, and the message lists all of its mistakes."""
     with pytest.raises(FaultSpecError) as caught:
-        FaultBook().add(spec)
+        FaultRegistry().add(spec)
     assert [word for word in words if word not in str(caught.value)] == []
 
 
 def test_an_id_is_used_once() -> None:
     """Two faults cannot share an id."""
-    book = FaultBook()
+    book = FaultRegistry()
     book.add({"id": "same", "point": "vm.ssh"})
     with pytest.raises(FaultSpecError, match="same"):
         book.add({"id": "same", "point": "vm.ssh"})
 
 
-def test_a_stock_out_arrives_in_the_operation_and_leaves_nothing(cloud: PaperCloud) -> None:
+def test_a_stock_out_arrives_in_the_operation_and_leaves_nothing(cloud: VirtualCloud) -> None:
     """The call succeeds, the operation fails with code 8, and the node is gone without having booted."""
     message = 'There is no more capacity in the zone "europe-west4-b"'
     cloud.faults.add(fault("tpu.operation", {"verb": "create"}, action="error", code=8, message=message, after=71))
@@ -95,7 +95,7 @@ def test_a_stock_out_arrives_in_the_operation_and_leaves_nothing(cloud: PaperClo
     assert cloud.meter.ready_seconds() == 0
 
 
-def test_an_operation_may_fail_although_the_node_comes_up(cloud: PaperCloud) -> None:
+def test_an_operation_may_fail_although_the_node_comes_up(cloud: VirtualCloud) -> None:
     """With ``resource: proceeds`` the operation says code 13 and the node is READY: describe before you give up."""
     cloud.faults.add(fault("tpu.operation", action="error", code=13, resource="proceeds"))
     name = cloud.create().name
@@ -103,7 +103,7 @@ def test_an_operation_may_fail_although_the_node_comes_up(cloud: PaperCloud) -> 
     assert (cloud.operation(name).error.code, cloud.node().state) == (13, State.READY)
 
 
-def test_an_operation_may_never_end(cloud: PaperCloud) -> None:
+def test_an_operation_may_never_end(cloud: VirtualCloud) -> None:
     """A never-ending operation is not done after a day although its node is READY."""
     cloud.faults.add(fault("tpu.operation", action="never"))
     name = cloud.create().name
@@ -111,7 +111,7 @@ def test_an_operation_may_never_end(cloud: PaperCloud) -> None:
     assert (cloud.operation(name).done, cloud.node().state) == (False, State.READY)
 
 
-def test_a_node_may_be_stuck_with_its_operation(cloud: PaperCloud) -> None:
+def test_a_node_may_be_stuck_with_its_operation(cloud: VirtualCloud) -> None:
     """With ``resource: stuck`` the node stays in CREATING for ever."""
     cloud.faults.add(fault("tpu.operation", action="never", resource="stuck"))
     cloud.create()
@@ -119,7 +119,7 @@ def test_a_node_may_be_stuck_with_its_operation(cloud: PaperCloud) -> None:
     assert cloud.node().state == State.CREATING
 
 
-def test_an_operation_may_be_slow(cloud: PaperCloud) -> None:
+def test_an_operation_may_be_slow(cloud: VirtualCloud) -> None:
     """A slow operation is done only some time after its node is READY."""
     cloud.faults.add(fault("tpu.operation", action="slow", seconds=100))
     name = cloud.create().name
@@ -129,7 +129,7 @@ def test_an_operation_may_be_slow(cloud: PaperCloud) -> None:
     assert cloud.operation(name).done
 
 
-def test_a_node_may_be_late_with_its_operation(cloud: PaperCloud) -> None:
+def test_a_node_may_be_late_with_its_operation(cloud: VirtualCloud) -> None:
     """With ``resource: late`` the node is CREATING for as long as its operation goes on, and both end together."""
     cloud.faults.add(fault("tpu.operation", action="slow", resource="late", seconds=100))
     name = cloud.create().name
@@ -139,7 +139,7 @@ def test_a_node_may_be_late_with_its_operation(cloud: PaperCloud) -> None:
     assert (cloud.operation(name).done, cloud.node().state) == (True, State.READY)
 
 
-def test_an_operation_may_be_forgotten(cloud: PaperCloud) -> None:
+def test_an_operation_may_be_forgotten(cloud: VirtualCloud) -> None:
     """A forgotten operation is NOT_FOUND although its node comes up."""
     cloud.faults.add(fault("tpu.operation", action="forget"))
     name = cloud.create().name
@@ -149,7 +149,7 @@ def test_an_operation_may_be_forgotten(cloud: PaperCloud) -> None:
     assert (caught.value.code, cloud.node().state) == (5, State.READY)
 
 
-def test_a_delete_may_fail_and_be_repeated(cloud: PaperCloud) -> None:
+def test_a_delete_may_fail_and_be_repeated(cloud: VirtualCloud) -> None:
     """A failed delete puts the node back; the next one removes it."""
     from google.cloud import tpu_v2
 
@@ -166,7 +166,7 @@ def test_a_delete_may_fail_and_be_repeated(cloud: PaperCloud) -> None:
     assert cloud.state.nodes.records == {}
 
 
-def test_a_node_is_preempted_at_a_time(cloud: PaperCloud) -> None:
+def test_a_node_is_preempted_at_a_time(cloud: VirtualCloud) -> None:
     """``preempt_after`` strikes that many seconds after READY, only the node it names."""
     cloud.faults.add(fault("node.timeline", {"node": "node-1"}, preempt_after=60))
     cloud.create("node-1")
@@ -177,7 +177,7 @@ def test_a_node_is_preempted_at_a_time(cloud: PaperCloud) -> None:
     assert (cloud.node("node-1").state, cloud.node("node-2").state) == (State.PREEMPTED, State.READY)
 
 
-def test_a_node_is_preempted_at_a_step(cloud: PaperCloud) -> None:
+def test_a_node_is_preempted_at_a_step(cloud: VirtualCloud) -> None:
     """``preempt_at_step`` strikes when the training reports the step, not before."""
     cloud.faults.add(fault("node.timeline", preempt_at_step=100))
     cloud.create()
@@ -189,7 +189,7 @@ def test_a_node_is_preempted_at_a_step(cloud: PaperCloud) -> None:
     assert cloud.node().state == State.PREEMPTED
 
 
-def test_maintenance_reboots_the_vms(cloud: PaperCloud) -> None:
+def test_maintenance_reboots_the_vms(cloud: VirtualCloud) -> None:
     """Under maintenance the node is READY but unhealthy and without VMs; afterwards it is HEALTHY again."""
     cloud.faults.add(fault("node.timeline", maintenance_after=10, seconds=60))
     cloud.create()
@@ -201,7 +201,7 @@ def test_maintenance_reboots_the_vms(cloud: PaperCloud) -> None:
     assert (cloud.node().health, len(cloud.machines.running)) == (Node.Health.HEALTHY, 1)
 
 
-def test_health_may_change(cloud: PaperCloud) -> None:
+def test_health_may_change(cloud: VirtualCloud) -> None:
     """A fault may set any health, for example of the in-guest stack."""
     cloud.faults.add(fault("node.timeline", health_after=1, health=4))
     cloud.create()
@@ -210,7 +210,7 @@ def test_health_may_change(cloud: PaperCloud) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Unrecognized State enum value")
-def test_a_state_may_be_one_that_no_client_knows(cloud: PaperCloud) -> None:
+def test_a_state_may_be_one_that_no_client_knows(cloud: VirtualCloud) -> None:
     """A future state number is shown as it is, stops the meter, and the node can still be deleted."""
     cloud.faults.add(fault("node.timeline", states=[[1, 99]]))
     cloud.create()
@@ -220,7 +220,7 @@ def test_a_state_may_be_one_that_no_client_knows(cloud: PaperCloud) -> None:
     assert cloud.state.snapshot()["nodes"][0]["state"] == "99"
 
 
-def test_a_node_may_go_through_scripted_states(cloud: PaperCloud) -> None:
+def test_a_node_may_go_through_scripted_states(cloud: VirtualCloud) -> None:
     """A script of states and times is followed, and the meter counts only what was READY of it."""
     states = [[10, State.REPAIRING], [30, State.READY], [40, State.UNKNOWN]]
     cloud.faults.add(fault("node.timeline", states=states))

@@ -88,12 +88,12 @@ async def test_a_node_from_create_to_delete(
         script = "setsid nohup sleep 600 >/dev/null 2>&1 & id -un; echo $STORAGE_EMULATOR_HOST; command -v python3"
         answer = await connection.run(script, check=True)
         user, storage, interpreter = str(answer.stdout).split()
-        processes = living.known(cloud.fleet.processes())
+        processes = living.known(cloud.worker_pool.processes())
     assert (user, storage) == ("trainer", cloud.endpoints.storage_api_endpoint)
     assert interpreter.endswith("/bin/python3")
     assert any("sleep 600" in process.command for process in processes)
 
-    cloud.state.nodes.preempt(cloud.state.node("node-1"))
+    cloud.state.shutdown.preempt(cloud.state.node("node-1"))
     billed = cloud.meter.ready_seconds("node-1")
     await eventually_async(lambda: _alive(processes), lambda left: left == [])
     assert (await client.get_node(name=NAME)).state == Node.State.PREEMPTED

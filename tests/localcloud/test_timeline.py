@@ -9,12 +9,12 @@ import pytest
 
 from localcloud.clock import ManualClock, RealClock
 from localcloud.timeline import Timeline, advance
-from localcloud.virtual_cloud import paper_cloud
+from localcloud.virtual_cloud import make_virtual_cloud
 
 
 def history(seed: int) -> list[tuple[float, str, int | None]]:
-    """Return all transitions of ten nights with chance preemptions, each re-created in the morning."""
-    cloud = paper_cloud(seed, spot_mean_life=5 * 3600.0)
+    """Return all transitions of ten nights with seeded_random preemptions, each re-created in the morning."""
+    cloud = make_virtual_cloud(seed, spot_mean_life=5 * 3600.0)
     seen: list[tuple[float, str, int | None]] = []
     cloud.state.nodes.listeners.append(lambda one: seen.append((one.seconds, str(one.record.uid), one.new)))
     for night in range(10):

@@ -1,4 +1,4 @@
-"""Random histories: whatever callers and fate do in whatever order, the cloud keeps its own rules."""
+"""Random histories: whatever callers and node_faults do in whatever order, the cloud keeps its own rules."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localcloud.rules.errors import CloudError
-from localcloud.tpu_state.nodes import Transition
-from localcloud.virtual_cloud import PARENT, PaperCloud, paper_cloud
+from localcloud.tpu_state.nodes.registry import Transition
+from localcloud.virtual_cloud import PARENT, VirtualCloud, make_virtual_cloud
 
 State = Node.State
 ACTIVE, SUSPENDED, FAILED = (getattr(QueuedResourceState.State, name) for name in ("ACTIVE", "SUSPENDED", "FAILED"))
 IDS = ("a", "b")
 
 
-def delete_node(cloud: PaperCloud, node_id: str) -> None:
+def delete_node(cloud: VirtualCloud, node_id: str) -> None:
     """Delete a node of any owner."""
     cloud.call("Tpu/DeleteNode", tpu_v2.DeleteNodeRequest(name=f"{PARENT}/nodes/{node_id}"))
 
 
-def delete_queued(cloud: PaperCloud, node_id: str) -> None:
+def delete_queued(cloud: VirtualCloud, node_id: str) -> None:
     """Delete a queued resource by force."""
     name = f"{PARENT}/queuedResources/q-{node_id}"
     cloud.call("Tpu/DeleteQueuedResource", tpu_v2.DeleteQueuedResourceRequest(name=name, force=True))
 
 
-def enqueue(cloud: PaperCloud, node_id: str) -> None:
+def enqueue(cloud: VirtualCloud, node_id: str) -> None:
     """Ask for a node through a queued resource."""
     cloud.enqueue(f"q-{node_id}", node_id=node_id)
 
 
-ACTIONS: dict[str, Callable[[PaperCloud, str], object]] = {
+ACTIONS: dict[str, Callable[[VirtualCloud, str], object]] = {
     "create": lambda cloud, node_id: cloud.create(node_id),
     "enqueue": enqueue,
     "delete": delete_node,
     "delete queued": delete_queued,
-    "preempt": lambda cloud, node_id: cloud.state.nodes.preempt(cloud.state.node(node_id)),
-    "warn": lambda cloud, node_id: cloud.state.nodes.preempt(cloud.state.node(node_id), notice=0.2),
+    "preempt": lambda cloud, node_id: cloud.state.shutdown.preempt(cloud.state.node(node_id)),
+    "warn": lambda cloud, node_id: cloud.state.shutdown.preempt(cloud.state.node(node_id), notice=0.2),
     "stop": lambda cloud, node_id: cloud.call("Tpu/StopNode", tpu_v2.StopNodeRequest(name=f"{PARENT}/nodes/{node_id}")),
     "start": lambda cloud, node_id: cloud.call(
         "Tpu/StartNode", tpu_v2.StartNodeRequest(name=f"{PARENT}/nodes/{node_id}")
@@ -72,9 +72,9 @@ class Watch:
             self._since[uid] = transition.seconds
 
 
-def play(steps: list[tuple[str, str, float]]) -> tuple[PaperCloud, Watch]:
+def play(steps: list[tuple[str, str, float]]) -> tuple[VirtualCloud, Watch]:
     """Run a history; a refused call is part of life, anything else that is raised is a mistake of the cloud."""
-    cloud, watch = paper_cloud(), Watch()
+    cloud, watch = make_virtual_cloud(), Watch()
     cloud.state.nodes.listeners.append(watch.observe)
     for action, node_id, seconds in steps:
         with suppress(CloudError):
@@ -83,7 +83,7 @@ def play(steps: list[tuple[str, str, float]]) -> tuple[PaperCloud, Watch]:
     return cloud, watch
 
 
-def open_operations(cloud: PaperCloud) -> list[str]:
+def open_operations(cloud: VirtualCloud) -> list[str]:
     """Return the operations that have not ended."""
     return [f"{one.metadata.verb} {one.metadata.target}" for one in cloud.state.operations.all() if not one.done]
 
@@ -99,7 +99,7 @@ def test_a_cloud_at_rest_is_consistent(steps: list[tuple[str, str, float]]) -> N
     assert {record.state for record in records} <= {State.READY, State.PREEMPTED, State.STOPPED}
     assert set(cloud.machines.running) == {record.name for record in records if record.state == State.READY}
     for request in cloud.state.queued.records.values():
-        states = [node.state for node in cloud.state.queued.live_nodes(request)]
+        states = [node.state for node in cloud.state.suspension.live_nodes(request)]
         assert (request.state, states) in [(ACTIVE, [State.READY]), (SUSPENDED, []), (FAILED, [])]
 
 

@@ -16,7 +16,7 @@ from google.cloud.storage import Blob, Bucket
 
 from airflow_tpu.core.run.manifest import Manifest, verify
 from localcloud.clock import RealClock
-from localcloud.faults import FaultBook
+from localcloud.faults import FaultRegistry
 from localcloud.gcs import GCSServer
 from localcloud.testing import storage_bucket
 
@@ -32,7 +32,7 @@ class BucketServer:
     """
 
     def __init__(self, root: Path, bucket: str) -> None:
-        self.faults = FaultBook()
+        self.faults = FaultRegistry()
         self.url = ""
         self.server = GCSServer(root, RealClock(), self.faults)
         self.server.create_bucket(bucket)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from localcloud.gcs.api import media
 from localcloud.gcs.api.resources import object_resource
 from localcloud.gcs.protocol.wire import Call, Reply
@@ -29,19 +27,19 @@ async def get(store: Store, call: Call) -> Reply:
 
 async def patch(store: Store, call: Call) -> Reply:
     """Answer PATCH: a merge, where null removes a field or a metadata key."""
-    body, row = await call.json(), _find(store, call)
-    return _change(store, call, row, merged(row.meta, body))
+    body, conditions = await call.json(), Preconditions.of_query(call.query)
+    row = _find(store, call)
+    return _changed(call, objects.change(store, row, merged(row.meta, body), conditions))
 
 
 async def update(store: Store, call: Call) -> Reply:
     """Answer PUT: whatever is not sent is removed."""
-    body, row = await call.json(), _find(store, call)
-    return _change(store, call, row, body)
+    body, conditions = await call.json(), Preconditions.of_query(call.query)
+    return _changed(call, objects.change(store, _find(store, call), body, conditions))
 
 
-def _change(store: Store, call: Call, row: Generation, meta: dict[str, Any]) -> Reply:
-    changed = objects.change(store, row, meta, Preconditions.of_query(call.query))
-    return Reply.json(object_resource(changed, call.base_url))
+def _changed(call: Call, row: Generation) -> Reply:
+    return Reply.json(object_resource(row, call.base_url))
 
 
 async def delete(store: Store, call: Call) -> Reply:

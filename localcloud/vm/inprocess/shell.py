@@ -10,7 +10,7 @@ from pathlib import Path
 
 import asyncssh
 
-from localcloud.vm.files import login_shell
+from localcloud.vm.worker.files import login_shell
 
 _CHUNK = 65536
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localcloud.vm.processes import proctable
-from localcloud.vm.processes.process_mark import MARK
+from localcloud.vm.processes.process_mark import PROCESS_MARK
 
 
 @dataclass(frozen=True)
@@ -73,4 +73,4 @@ def _belongs(process: Process, state_dir: Path) -> bool:
     except OSError:
         return False
     stands_there = directory.startswith(machines) and not process.row.terminal
-    return stands_there or f"{MARK}={state_dir}".encode() in environment.split(b"\0")
+    return stands_there or f"{PROCESS_MARK}={state_dir}".encode() in environment.split(b"\0")

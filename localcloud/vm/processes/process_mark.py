@@ -1,4 +1,4 @@
 """How processes of one local cloud are told from all others."""
 
 #: Every process of a cloud inherits this variable; its value is the absolute state directory.
-MARK = "LOCALCLOUD_STATE_DIR"
+PROCESS_MARK = "LOCALCLOUD_STATE_DIR"

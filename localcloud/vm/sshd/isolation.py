@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from localcloud.vm.files import WorkerFiles
-from localcloud.vm.model import TierUnavailable, WorkerSpec
 from localcloud.vm.processes import proctable
-from localcloud.vm.sshd.control import Supervision
+from localcloud.vm.sshd.supervisor_client import Supervision
+from localcloud.vm.worker.files import WorkerFiles
+from localcloud.vm.worker.interface import TierUnavailable, WorkerSpec
 
 _LIBRARIES = tuple(Path(place) for place in ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib"))
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcloud.vm.files import WorkerFiles
-from localcloud.vm.model import TierUnavailable
+from localcloud.vm.worker.files import WorkerFiles
+from localcloud.vm.worker.interface import TierUnavailable
 
 _PLACES = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 """Where to look: the sbin directories are rarely on a user's PATH."""

@@ -12,7 +12,8 @@ import pytest
 
 from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
 from airflow_tpu.core.run.bundle import Bundle
-from localcloud.vm.driver import SSHKey, Worker, WorkerSpec, choose_driver
+from localcloud.vm.tiers import choose_driver
+from localcloud.vm.worker.interface import SSHKey, Worker, WorkerSpec
 
 # Of the machine's own PATH nothing is needed but this interpreter and the basic tools.
 VM_PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"

@@ -17,9 +17,10 @@ from airflow_tpu.core.run.job import JobSpec, RunRef
 from airflow_tpu.core.run.messages import Finished, FollowMessage, Gone, Heartbeat, LogChunk, Pushed
 from airflow_tpu.errors import ConnectionFailed, ProtocolMismatch
 from localcloud.clock import RealClock
-from localcloud.faults import FaultBook
+from localcloud.faults import FaultRegistry
 from localcloud.gcs import GCSServer
-from localcloud.vm.driver import SSHKey, Worker, WorkerSpec, choose_driver
+from localcloud.vm.tiers import choose_driver
+from localcloud.vm.worker.interface import SSHKey, Worker, WorkerSpec
 from tests.airflow_tpu.clients.conftest import VM_PATH
 
 JOB = JobSpec("run", 1, ("bash", "./say.sh", "hello"))
@@ -164,7 +165,7 @@ async def test_a_push_goes_from_the_worker_to_the_bucket(
     tmp_path: Path, ssh_key: SSHKey, login: Login, timing: Timing, bundle: Bundle
 ) -> None:
     """The worker finds the store by its own environment, uploads, and hands the manifest over; again is the same."""
-    server = GCSServer(tmp_path / "gcs", RealClock(), FaultBook())
+    server = GCSServer(tmp_path / "gcs", RealClock(), FaultRegistry())
     server.create_bucket("art")
     driver = await choose_driver("auto", 0, tmp_path / "driver")
     job = replace(JOB, argv=("bash", "-c", "echo 97 > $TRC_OUTPUT_DIR/metrics.json"))

@@ -11,7 +11,7 @@ import pytest
 from airflow_tpu.clients.runner_session import RunSession
 from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
 from airflow_tpu.errors import ConfigError, ConnectionFailed, HostKeyMismatch, LoginRefused
-from localcloud.vm.driver import SSHKey, Worker
+from localcloud.vm.worker.interface import SSHKey, Worker
 
 
 async def test_another_host_key_is_refused_at_once(address: WorkerAddress, login: Login, timing: Timing) -> None:

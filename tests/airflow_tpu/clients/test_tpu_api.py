@@ -17,7 +17,7 @@ from airflow_tpu.hooks.tpu import CloudTPUAsyncHook, CloudTPUHook
 from airflow_tpu.lifecycle.project_snapshot import take_census
 from localcloud.rules.settings import Latencies
 from localcloud.testing import eventually_async
-from localcloud.tpu_state.node_requests import build
+from localcloud.tpu_state.nodes.requests import build
 from tests.airflow_tpu.conftest import Open
 from tests.airflow_tpu.site import KEY, PARENT, ZONE, Site, now
 
@@ -127,7 +127,7 @@ async def test_host_keys_are_read_per_worker(site: Site, client: TPUClient) -> N
     """Each worker's published key is the one its sshd shows."""
     await site.create(client)
     await ready(client)
-    crew = site.cloud.call(lambda: site.cloud.cloud.fleet.crew(str(NODE)))
+    crew = site.cloud.call(lambda: site.cloud.cloud.worker_pool.workers_of(str(NODE)))
     assert crew is not None
     shown = {index: " ".join(worker.host_key.split()[:2]) for index, worker in enumerate(crew.workers)}
     assert await client.host_keys(NODE) == shown
@@ -154,10 +154,10 @@ async def test_listing_follows_every_page(site: Site, client: TPUClient) -> None
 
     def fill() -> None:
         nodes = site.cloud.cloud.state.nodes
-        zone = nodes.world.locate("projects/local-project/locations/europe-west4-b")
+        zone = nodes.backend.locate("projects/local-project/locations/europe-west4-b")
         asked = tpu_v2.Node(accelerator_type="v5litepod-1", runtime_version="v2-alpha-tpuv5-lite")
         for number in range(1001):
-            nodes.enter(build(nodes.world, zone, f"n-{number:04}", asked))
+            nodes.add(build(nodes.backend, zone, f"n-{number:04}", asked))
 
     site.cloud.call(fill)
     found = await client.nodes()

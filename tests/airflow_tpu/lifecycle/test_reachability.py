@@ -83,7 +83,7 @@ async def test_other_host_key_than_published_is_refused(site: Site, client: TPUC
     """A worker that shows another key than the API publishes gets no login and no second chance."""
     target = await site.ensure(client)
     await until_ready(client, target, pace())
-    crew = site.cloud.call(lambda: site.cloud.cloud.fleet.crew(str(NODE)))
+    crew = site.cloud.call(lambda: site.cloud.cloud.worker_pool.workers_of(str(NODE)))
     assert crew is not None
     site.cloud.run(crew.each(lambda worker: worker.rotate_host_key()))
     with pytest.raises(HostKeyMismatch):

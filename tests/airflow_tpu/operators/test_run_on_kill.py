@@ -85,7 +85,7 @@ def take_over(work: Workbench, record: RunRecord) -> None:
 
 def processes(site: Site) -> list[int]:
     """What runs on the TPU VMs."""
-    return site.cloud.call(site.cloud.cloud.fleet.processes)
+    return site.cloud.call(site.cloud.cloud.worker_pool.processes)
 
 
 async def states(site: Site) -> dict[str, str]:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from google.cloud import tpu_v2
 
-from localcloud.cli import main
+from localcloud.cli.main import main
 from localcloud.rules.errors import CloudError
 from localcloud.tpu_api.audit import FILE, ActivityLog, entries
-from localcloud.tpu_api.dispatcher import Desk
-from localcloud.virtual_cloud import PARENT, PaperCloud, fault, paper_cloud, queued_resource, spot_node
+from localcloud.tpu_api.dispatcher import CallDispatcher
+from localcloud.virtual_cloud import PARENT, VirtualCloud, fault, make_virtual_cloud, queued_resource, spot_node
 
 NAME = f"{PARENT}/nodes/node-1"
 CREATE = tpu_v2.CreateNodeRequest(parent=PARENT, node_id="node-1", node=spot_node())
@@ -21,15 +21,15 @@ DELETE = tpu_v2.DeleteNodeRequest(name=NAME)
 
 
 @pytest.fixture
-def cloud() -> PaperCloud:
+def cloud() -> VirtualCloud:
     """A cloud in virtual time."""
-    return paper_cloud()
+    return make_virtual_cloud()
 
 
 @pytest.fixture
-def desk(cloud: PaperCloud, tmp_path: Path) -> Desk:
-    """Its desk, with the log in a directory of this test."""
-    return Desk(cloud.state, cloud.meter.audit, ActivityLog(tmp_path / FILE, "local-project", cloud.clock))
+def dispatcher(cloud: VirtualCloud, tmp_path: Path) -> CallDispatcher:
+    """Its dispatcher, with the log in a directory of this test."""
+    return CallDispatcher(cloud.service, cloud.meter.calls, ActivityLog(tmp_path / FILE, "local-project", cloud.clock))
 
 
 def told(state_dir: Path) -> list[tuple[str, str, str, int]]:
@@ -48,18 +48,20 @@ def method(verb: str) -> str:
     return f"google.cloud.tpu.v2.Tpu.{verb}"
 
 
-async def test_each_operation_has_a_first_and_a_last_entry(desk: Desk, cloud: PaperCloud, tmp_path: Path) -> None:
+async def test_each_operation_has_a_first_and_a_last_entry(
+    dispatcher: CallDispatcher, cloud: VirtualCloud, tmp_path: Path
+) -> None:
     """Create and delete of a node and of a queued resource; reads are not in this log."""
-    await desk.serve("Tpu/CreateNode", CREATE, "grpc")
+    await dispatcher.serve("Tpu/CreateNode", CREATE, "grpc")
     assert told(tmp_path) == [(method("CreateNode"), "node-1", "first", 0)]
     cloud.pass_time(60)
-    await desk.serve("Tpu/GetNode", tpu_v2.GetNodeRequest(name=NAME), "grpc")
-    await desk.serve("Tpu/DeleteNode", DELETE, "rest")
+    await dispatcher.serve("Tpu/GetNode", tpu_v2.GetNodeRequest(name=NAME), "grpc")
+    await dispatcher.serve("Tpu/DeleteNode", DELETE, "rest")
     cloud.pass_time(60)
     request = tpu_v2.CreateQueuedResourceRequest(
         parent=PARENT, queued_resource_id="request-1", queued_resource=queued_resource("node-2")
     )
-    await desk.serve("Tpu/CreateQueuedResource", request, "grpc")
+    await dispatcher.serve("Tpu/CreateQueuedResource", request, "grpc")
     cloud.pass_time(60)
     assert told(tmp_path) == [
         (method("CreateNode"), "node-1", "first", 0),
@@ -71,47 +73,49 @@ async def test_each_operation_has_a_first_and_a_last_entry(desk: Desk, cloud: Pa
     ]
 
 
-async def test_a_refused_call_has_one_entry_with_its_status(desk: Desk, tmp_path: Path) -> None:
+async def test_a_refused_call_has_one_entry_with_its_status(dispatcher: CallDispatcher, tmp_path: Path) -> None:
     """What cannot be found cannot be deleted, and the log says who tried."""
     with pytest.raises(CloudError):
-        await desk.serve("Tpu/DeleteNode", DELETE, "grpc")
+        await dispatcher.serve("Tpu/DeleteNode", DELETE, "grpc")
     assert told(tmp_path) == [(method("DeleteNode"), "node-1", "", 5)]
 
 
-async def test_an_operation_that_fails_says_so_in_its_last_entry(desk: Desk, cloud: PaperCloud, tmp_path: Path) -> None:
+async def test_an_operation_that_fails_says_so_in_its_last_entry(
+    dispatcher: CallDispatcher, cloud: VirtualCloud, tmp_path: Path
+) -> None:
     """No capacity: the call was accepted, its operation was not successful."""
     cloud.faults.add(fault("tpu.operation", {"verb": "create"}, code=8, message="no more capacity"))
-    await desk.serve("Tpu/CreateNode", CREATE, "grpc")
+    await dispatcher.serve("Tpu/CreateNode", CREATE, "grpc")
     cloud.pass_time(60)
     assert [entry[2:] for entry in told(tmp_path)] == [("first", 0), ("last", 8)]
 
 
 @pytest.mark.parametrize(("action", "count"), [("lose-response", 1), ("error", 0)])
 async def test_what_took_effect_is_in_the_log(
-    desk: Desk, cloud: PaperCloud, tmp_path: Path, action: str, count: int
+    dispatcher: CallDispatcher, cloud: VirtualCloud, tmp_path: Path, action: str, count: int
 ) -> None:
     """An answer that was lost on the way changes nothing; a call that never arrived left nothing."""
     cloud.faults.add(fault("tpu.call", {"method": "CreateNode"}, action=action))
     with pytest.raises(CloudError):
-        await desk.serve("Tpu/CreateNode", CREATE, "grpc")
+        await dispatcher.serve("Tpu/CreateNode", CREATE, "grpc")
     assert len(told(tmp_path)) == count
 
 
-async def test_a_preemption_is_no_call(desk: Desk, cloud: PaperCloud, tmp_path: Path) -> None:
+async def test_a_preemption_is_no_call(dispatcher: CallDispatcher, cloud: VirtualCloud, tmp_path: Path) -> None:
     """What Google does by itself is a system event, and not in this log."""
-    await desk.serve("Tpu/CreateNode", CREATE, "grpc")
+    await dispatcher.serve("Tpu/CreateNode", CREATE, "grpc")
     cloud.pass_time(60)
-    cloud.state.nodes.preempt(cloud.state.node("node-1"))
+    cloud.state.shutdown.preempt(cloud.state.node("node-1"))
     cloud.pass_time(60)
     assert len(told(tmp_path)) == 2
 
 
 async def test_the_command_prints_what_gcloud_would(
-    desk: Desk, cloud: PaperCloud, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    dispatcher: CallDispatcher, cloud: VirtualCloud, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """``audit`` needs no running cloud, and leaves out a line that is being written."""
     assert (main(["audit", "--state-dir", str(tmp_path)]), capsys.readouterr().out) == (0, "[]\n")
-    await desk.serve("Tpu/CreateNode", CREATE, "grpc")
+    await dispatcher.serve("Tpu/CreateNode", CREATE, "grpc")
     with (tmp_path / FILE).open("a", encoding="utf-8") as file:
         file.write('{"half": ')
     assert main(["audit", "--state-dir", str(tmp_path)]) == 0

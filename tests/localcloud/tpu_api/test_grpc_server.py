@@ -202,7 +202,7 @@ def test_a_hanging_call_ends_with_the_clients_deadline(cloud: BackgroundCloud, c
         client.get_node(name=name("hanging"), timeout=0.2)
     calls = eventually(
         lambda: [
-            call for call in cloud.call(lambda: list(cloud.cloud.meter.audit.calls)) if "hanging" in call.resource
+            call for call in cloud.call(lambda: list(cloud.cloud.meter.calls.latest)) if "hanging" in call.resource
         ],
         lambda found: len(found) == 1,
     )

@@ -153,7 +153,7 @@ def test_node_whose_vm_is_switched_off_costs_nothing_more(cloud: BackgroundCloud
     done = shut_down(cloud, name, *command)
     assert (done.returncode, done.stderr) == (0, "")
     eventually(lambda: states(cloud)["off"], lambda state: state == "STOPPED", 90.0)
-    assert cloud.cloud.fleet.processes() == []
+    assert cloud.cloud.worker_pool.processes() == []
     assert bill(cloud, name)["ready"][-1]["end"] is not None
     done = shut_down(cloud, name, *command)
     assert done.returncode == 1

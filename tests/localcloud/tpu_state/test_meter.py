@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from google.cloud import tpu_v2
 
-from localcloud.virtual_cloud import PARENT, paper_cloud
+from localcloud.virtual_cloud import PARENT, make_virtual_cloud
 
 
 def test_ready_seconds_are_counted_per_node_and_life() -> None:
     """Each life of a node is billed from READY to the end of READY, by its chips; CREATING and DELETING are free."""
-    cloud = paper_cloud()
+    cloud = make_virtual_cloud()
     for seconds in (3600, 1800):
         cloud.create()
         cloud.pass_time(0.3 + seconds)
@@ -25,7 +25,7 @@ def test_ready_seconds_are_counted_per_node_and_life() -> None:
 
 def test_a_running_node_is_billed_up_to_now() -> None:
     """A node that is still READY counts up to the present instant and its interval is open."""
-    cloud = paper_cloud()
+    cloud = make_virtual_cloud()
     cloud.create()
     cloud.pass_time(10.3)
     row = cloud.meter.dump()["nodes"][0]
@@ -34,17 +34,17 @@ def test_a_running_node_is_billed_up_to_now() -> None:
 
 def test_a_preempted_node_is_not_billed_any_more() -> None:
     """The meter stops at the preemption although the node keeps its name."""
-    cloud = paper_cloud()
+    cloud = make_virtual_cloud()
     cloud.create()
     cloud.pass_time(5.3)
-    cloud.state.nodes.preempt(cloud.state.node("node-1"))
+    cloud.state.shutdown.preempt(cloud.state.node("node-1"))
     cloud.pass_time(1000)
     assert cloud.meter.ready_seconds("node-1") == pytest.approx(5)
 
 
 def test_a_stopped_node_is_not_billed_while_stopped() -> None:
     """Stopping ends an interval and starting opens another one in the same life."""
-    cloud = paper_cloud()
+    cloud = make_virtual_cloud()
     cloud.create()
     cloud.pass_time(10.3)
     name = f"{PARENT}/nodes/node-1"

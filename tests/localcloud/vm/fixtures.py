@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from localcloud.vm.driver import TIERS, SSHKey, TierUnavailable, VMDriver, Worker, WorkerSpec, choose_driver
 from localcloud.vm.processes import proctable
+from localcloud.vm.tiers import choose_driver
+from localcloud.vm.worker.interface import TIERS, SSHKey, TierUnavailable, VMDriver, Worker, WorkerSpec
 from tests.localcloud.vm.harness import KEY, Start, Tiers, public
 
 

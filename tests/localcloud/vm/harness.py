@@ -15,7 +15,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from localcloud.vm.driver import SSHKey, VMDriver, Worker
+from localcloud.vm.worker.interface import SSHKey, VMDriver, Worker
 
 KERNEL_TIERS = ("bwrap", "sshd")
 """Tiers that promise the end of *every* process."""

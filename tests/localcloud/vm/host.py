@@ -9,7 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from localcloud.vm.driver import WorkerSpec, choose_driver
+from localcloud.vm.tiers import choose_driver
+from localcloud.vm.worker.interface import WorkerSpec
 from tests.localcloud.vm.adversary import KINDS
 from tests.localcloud.vm.harness import KEY, login, public, settle
 

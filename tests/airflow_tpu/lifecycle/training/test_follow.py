@@ -19,7 +19,7 @@ from airflow_tpu.core.run.result import RunResult
 from airflow_tpu.errors import DeadlineExceeded, RunInterrupted, TPULost, TPUPreempted
 from airflow_tpu.lifecycle.reachability import ONE_TRY, arrive
 from airflow_tpu.lifecycle.training.follow import OVERTIME, Follower, RunningJob
-from localcloud.vm.driver import Worker
+from localcloud.vm.worker.interface import Worker
 from tests.airflow_tpu.conftest import Open
 from tests.airflow_tpu.site import KEY, Site, now, pace
 
@@ -85,7 +85,7 @@ def follower(site: Site, client: TPUClient, job: RunningJob, write: Callable[[st
 def on_worker(site: Site, action: Callable[[Worker], Awaitable[None]]) -> None:
     """Do something to the worker."""
     name = next(row["name"] for row in site.cloud.snapshot()["nodes"])
-    crew = site.cloud.call(lambda: site.cloud.cloud.fleet.crew(name))
+    crew = site.cloud.call(lambda: site.cloud.cloud.worker_pool.workers_of(name))
     assert crew is not None
     site.cloud.run(crew.each(action))
 
@@ -194,7 +194,7 @@ async def test_deleted_in_mid_run(real_site: Site, real_client: TPUClient) -> No
 
     def delete() -> None:
         state = real_site.cloud.cloud.state
-        real_site.cloud.call(lambda: state.nodes.remove(state.node(NODE_ID), by_user=True))
+        real_site.cloud.call(lambda: state.shutdown.remove(state.node(NODE_ID), by_user=True))
 
     with pytest.raises(TPULost):
         await follower(real_site, real_client, job, Log("step 40 Ünïcode", delete)).until_finished(later())

@@ -22,11 +22,11 @@ SERVE = """
 import asyncio, sys
 from pathlib import Path
 from localcloud.clock import RealClock
-from localcloud.faults import FaultBook
+from localcloud.faults import FaultRegistry
 from localcloud.gcs import GCSServer
 
 async def main():
-    server = GCSServer(Path(sys.argv[1]), RealClock(), FaultBook())
+    server = GCSServer(Path(sys.argv[1]), RealClock(), FaultRegistry())
     server.create_bucket("kept")
     print(await server.start(), flush=True)
     await asyncio.Event().wait()

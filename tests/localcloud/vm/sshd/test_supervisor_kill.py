@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from localcloud.vm.driver import Worker, WorkerGone, WorkerSpec, choose_driver
 from localcloud.vm.processes import proctable
+from localcloud.vm.tiers import choose_driver
+from localcloud.vm.worker.interface import Worker, WorkerGone, WorkerSpec
 from tests.localcloud.vm.adversary import KINDS
 from tests.localcloud.vm.harness import (
     KERNEL_TIERS,

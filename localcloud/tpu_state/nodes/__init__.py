@@ -1,0 +1,1 @@
+"""Nodes: records, states, boot, loss, deletion."""

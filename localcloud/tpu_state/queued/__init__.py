@@ -1,0 +1,1 @@
+"""Queued resources: records, states, provisioning, suspension."""

@@ -1,0 +1,1 @@
+"""One worker VM: its interface, and the files, keys and address that every tier gives it."""
