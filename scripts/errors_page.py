@@ -22,21 +22,23 @@ WAITS = {
     errors.Retry.LATER: "after a wait",
 }
 NOTHING = "Nothing was created, nothing is billed."
-NO_SUBNET = f"{NOTHING} Give the network *default* a subnetwork in this region, or take another zone."
+REFUSED = "Refused by check_grant, lease or create: nothing was created, nothing is billed."
+NO_SUBNET = "Give the network *default* a subnetwork in this region, or take another zone."
 RECREATED = (
     "The lost TPU costs nothing more. The next try makes a new one and resumes from the newest whole checkpoint."
 )
 
 ADVICE = {
-    "ConfigError": f"{NOTHING} Correct every field that the message names.",
-    "GrantViolation": f"{NOTHING} Take the nearest granted row that the message names, or give a reason for paid use.",
-    "GrantExpired": f"{NOTHING} Ask for an extension, or shorten the deadline so that the run ends within the term.",
-    "GrantUnknown": f"{NOTHING} Repair the grant file, or the access that listing the project's TPUs needs.",
+    "ConfigError": "The message says whether a TPU may be alive. Correct every field that it names.",
+    "GrantViolation": f"{REFUSED} Take the nearest granted row that the message names, or give a reason for paid use. Raised by "
+    "tpu_grant_watch: what the message names is billed until you delete it.",
+    "GrantExpired": f"{REFUSED} Ask for an extension, or shorten the deadline so that the run ends within the term.",
+    "GrantUnknown": "The message says whether a TPU may be alive. Repair the grant file, or the access that listing the project's TPUs needs.",
     "StockOut": "Nothing is billed while waiting. With on_stock_out: walk the run asks for the grant's other rows in the region.",
     "QuotaExceeded": "Delete what the message names: queued resources that failed or were suspended count too.",
     "QuotaZero": "The grant has not arrived in this project, or is for another type, tier or zone. Compare it with the letter.",
-    "NotOffered": f"{NOTHING} Take a zone, type or runtime version of the catalogue.",
-    "AccessDenied": "Enable the Cloud TPU API, give the account the role TPU Admin, check the zone and the billing account.",
+    "NotOffered": "What the request left behind is deleted. Take a zone, type or runtime version of the catalogue.",
+    "AccessDenied": "The message says whether a TPU may be alive. Enable the Cloud TPU API, give the account the role TPU Admin, check the zone and the billing account.",
     "RateLimited": "Nothing to do; start fewer runs in the same minute if it keeps happening.",
     "TransientError": "Nothing to do.",
     "NameTaken": "Somebody made a resource of this name by hand. Delete or rename that one.",
@@ -139,6 +141,9 @@ HEAD = [
     "",
     "Every error of the package, whether the task is tried again, on which budget, and what to do. *Infrastructure* retries are many",
     "(`max_preemptions`), *code* retries are none by default: a bug in the script does not get better on another TPU.",
+    "",
+    "A message ends with what the error means for the TPU: that nothing was created, that the TPU is deleted, or that it may be alive",
+    "and what deletes it. The command line says nothing of the kind, since it creates and deletes none.",
     "",
     "| error | meaning | tried again | budget | cost, and what to do |",
     "|---|---|---|---|---|",

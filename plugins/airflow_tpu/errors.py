@@ -55,6 +55,7 @@ leaf decides its own fate. *never* fails the task at once, *soon* re-creates or 
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
@@ -76,10 +77,23 @@ class Budget(enum.Enum):
 
 
 class TPUError(Exception):
-    """Root of the tree; the message says what happened, to what, what it costs and what to do next."""
+    """Root of the tree.
+
+    :param message: what happened, to which resource, and what to do next.
+    :param consequence: what it means for the TPU and its cost, a sentence of :mod:`airflow_tpu.consequences`; empty
+        until somebody states it who knows.
+    """
 
     retry: ClassVar[Retry] = Retry.NEVER
     budget: ClassVar[Budget] = Budget.CODE
+
+    def __init__(self, message: str, *, consequence: str = "") -> None:
+        self.message = message
+        self.consequence = consequence
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return f"{self.message.rstrip('.')}; {self.consequence}." if self.consequence else self.message
 
 
 @dataclass(frozen=True)
@@ -109,17 +123,21 @@ class Fault:
 
 
 class ConfigError(TPUError):
-    """Bad input, found before anything was created.
+    """Something that a person has written is wrong: the form, the grant, a connection, the script's files.
 
     :param faults: all of them, never only the first.
     :param subject: what was being checked.
+    :param consequence: what it means for the TPU.
     """
 
-    def __init__(self, faults: tuple[Fault, ...] | list[Fault], subject: str = "the configuration") -> None:
+    def __init__(self, faults: Iterable[Fault], subject: str = "the configuration", *, consequence: str = "") -> None:
         self.faults = tuple(faults)
         self.subject = subject
-        lines = "\n".join(f"  - {fault}" for fault in self.faults)
-        super().__init__(f"{subject} has {len(self.faults)} fault(s); nothing was created:\n{lines}")
+        super().__init__(f"{subject} has {len(self.faults)} fault(s)", consequence=consequence)
+
+    def __str__(self) -> str:
+        headline = f"{self.message}; {self.consequence}" if self.consequence else self.message
+        return "\n".join([f"{headline}:", *(f"  - {fault}" for fault in self.faults)])
 
 
 class GrantError(ConfigError):
@@ -147,9 +165,9 @@ class CloudError(TPUError):
 
     budget = Budget.INFRASTRUCTURE
 
-    def __init__(self, message: str, reason: str = "") -> None:
+    def __init__(self, message: str, reason: str = "", *, consequence: str = "") -> None:
         self.reason = reason
-        super().__init__(message)
+        super().__init__(message, consequence=consequence)
 
 
 class StockOut(CloudError):
@@ -206,9 +224,9 @@ class TPULost(CloudError):
 
     retry = Retry.SOON
 
-    def __init__(self, message: str, at: datetime | None = None) -> None:
+    def __init__(self, message: str, at: datetime | None = None, *, consequence: str = "") -> None:
         self.at = at
-        super().__init__(message)
+        super().__init__(message, consequence=consequence)
 
 
 class TPUPreempted(TPULost):
@@ -297,10 +315,13 @@ class RunFailed(RemoteError):
 
     budget = Budget.CODE
 
-    def __init__(self, message: str, exit_code: int | None = None, tail: str = "") -> None:
+    def __init__(self, message: str, exit_code: int | None = None, tail: str = "", *, consequence: str = "") -> None:
         self.exit_code = exit_code
         self.tail = tail
-        super().__init__(f"{message}\n{tail}" if tail else message)
+        super().__init__(message, consequence=consequence)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n{self.tail}" if self.tail else super().__str__()
 
 
 class DeadlineExceeded(TPUError):

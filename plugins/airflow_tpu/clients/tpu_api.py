@@ -22,8 +22,9 @@ from airflow_tpu.clients.tpu_messages import (
     to_view,
 )
 from airflow_tpu.clients.tpu_retry import CallTiming, retries, translated
+from airflow_tpu.consequences import MAY_BE_CREATED, NOTHING_CREATED, stated
 from airflow_tpu.core.tpu.resource_name import location, zone_of
-from airflow_tpu.errors import ResourceNotFound
+from airflow_tpu.errors import ResourceNotFound, TransientError
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials
@@ -152,6 +153,11 @@ class TPUClient:
         :param permit: proof that the grant covers it now, or the reason why it may be paid.
         :return: name of the operation.
         """
+        # Its answer may be lost on the way; any other error is a refusal.
+        with stated(NOTHING_CREATED), stated(MAY_BE_CREATED, TransientError):
+            return await self._create(spec, stamp, permit)
+
+    async def _create(self, spec: TPUSpec, stamp: Stamp, permit: Permit) -> str:
         permit.check(spec)
         if spec.queued:
             request = to_create_queued(spec, stamp)

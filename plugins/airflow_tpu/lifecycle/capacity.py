@@ -93,7 +93,8 @@ def explained(bench: Workbench, error: TPUError) -> TPUError:
     except TPUError as problem:
         log.warning("who holds the quota is not known: %s", problem)
         return error
-    return QuotaExceeded(f"{error} {husks(census, bench.key.digest)}", error.reason)
+    more = f"{error.message} {husks(census, bench.key.digest)}"
+    return QuotaExceeded(more, error.reason, consequence=error.consequence)
 
 
 def husks(census: Census, owner: str) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_tpu.clients.tpu_messages import Stamp
+from airflow_tpu.consequences import NOTHING_CREATED, stated
 from airflow_tpu.core.grant.authorize import authorize
 from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.grant.reservations import NOTHING, Reservation, Reservations
@@ -202,7 +203,8 @@ class Provisioner:
 
     async def _create(self, order: Order, census: Census, record: RunRecord, last: int) -> Target:
         now = self.client.clock.now()
-        permit = order.reserve(self._reservations, census, record, now)
+        with stated(NOTHING_CREATED):
+            permit = order.reserve(self._reservations, census, record, now)
         previous, zone = record, order.spec.zone
         record = self.runs.update(record, lambda current: _advanced(current, previous, last, zone))
         await self._end(await self._named(previous), previous)

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.consequences import MAY_LIVE, stated
 from airflow_tpu.core.run.plan import artifacts_uri
 from airflow_tpu.core.tpu.commands import tensorboard_command
 from airflow_tpu.errors import ArtifactsLost, NothingProduced
@@ -34,6 +35,7 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
         super().__init__(**kwargs)
         self.allow_empty = allow_empty
 
+    @stated(MAY_LIVE)
     def execute(self, context: Context) -> dict[str, Any]:
         """Push, verify, describe."""
         from airflow_tpu.lifecycle.training.collect import confirm

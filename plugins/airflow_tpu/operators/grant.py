@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
+from airflow_tpu.consequences import NOTHING_CREATED, stated
 from airflow_tpu.core.grant.authorize import authorize
 from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.grant.form_reasons import with_grant
@@ -28,6 +29,7 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
     :return: the permit as a person and a report read it.
     """
 
+    @stated(NOTHING_CREATED)
     def execute(self, context: Context) -> dict[str, Any]:
         """Refuse with every reason, or describe what covers the run."""
         from airflow_tpu.lifecycle.project_snapshot import take_census

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset
 
+from airflow_tpu.consequences import BILLED
 from airflow_tpu.errors import Fault, GrantViolation, TransientError
 from airflow_tpu.notify import News, addressees
 from airflow_tpu.operators.base import CloudTPUBaseOperator
@@ -84,7 +85,7 @@ class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
         # Before the ledger is read: a damaged ledger must not hide what is billed.
         billed = [Fault("project_id", bench.grant.project_id, line) for line in uncovered(bench.grant, inventory, now)]
         if billed:
-            raise GrantViolation(billed, "what is billed now")
+            raise GrantViolation(billed, "what is alive outside the grant", consequence=BILLED)
         for line in warnings(bench.grant.bucket, bench.storage.keeping(bench.grant.bucket)):
             self.log.warning("%s", line)
         lines = standing(bench.grant, inventory, _usage(bench, now), now)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import settings
+from airflow_tpu.consequences import NOTHING_CREATED, stated
 from airflow_tpu.core.run.run_record import Holder
 from airflow_tpu.errors import GrantError
 from airflow_tpu.operators.base import CloudTPUBaseOperator
@@ -32,6 +33,7 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
     :raises LeaseHeld: a DAG run of the same ids in another Airflow that shares the bucket has it.
     """
 
+    @stated(NOTHING_CREATED)
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the lease object, then the reservation."""
         from airflow_tpu.lifecycle.project_snapshot import take_census

@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.consequences import NOTHING_CREATED, stated
 from airflow_tpu.core.model.model import Bar, Champion, Judgement, ModelManifest, judge
 from airflow_tpu.errors import ConfigError, Fault, NothingProduced
 from airflow_tpu.operators.base import CloudTPUBaseOperator
@@ -27,6 +28,7 @@ class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
     :return: the fingerprint of what would be trained.
     """
 
+    @stated(NOTHING_CREATED)
     def execute(self, context: Context) -> str:
         """Compare fingerprints.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.consequences import BEING_DELETED, LOST, MAY_LIVE, stated
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.run.start_window import first_of
 from airflow_tpu.core.run.trigger_context import raise_for
@@ -67,6 +68,7 @@ class CloudTPUProvisionOperator(FencedOperator):
 
     _illness: Illness  # what this task has seen of a node that is not well; its trigger goes on counting from there
 
+    @stated(MAY_LIVE)
     def execute(self, context: Context) -> Any:
         """Adopt or create the TPU; wait for it."""
         bench = self.bench(context)
@@ -85,6 +87,7 @@ class CloudTPUProvisionOperator(FencedOperator):
             self._defer_until_ready(bench, record, target)
         return self._arrived(context, bench, record, arrival)
 
+    @stated(MAY_LIVE)
     def execute_ready(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
         """Go on after the trigger has seen the TPU ready (or fail)."""
         bench = self.bench(context)
@@ -98,6 +101,7 @@ class CloudTPUProvisionOperator(FencedOperator):
         record = self._remember(bench, record, node, ready, TimeSource(good["source"]))
         return self.on_ready(context, bench, record, node)
 
+    @stated(MAY_LIVE)
     def execute_again(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
         """Ask once more after a wait for capacity."""
         raise_for(event)
@@ -159,7 +163,7 @@ class CloudTPUProvisionOperator(FencedOperator):
     def _require_time(self, record: RunRecord) -> None:
         if record.lease.expires_at <= dt.datetime.now(dt.UTC):
             raise DeadlineExceeded(
-                f"the deadline {record.lease.expires_at} of {record.key.name} has passed; nothing is created. Raise "
+                f"the deadline {record.lease.expires_at} of {record.key.name} has passed, so it asks for no TPU. Raise "
                 "deadline_hours and start again: the run resumes from its newest checkpoint."
             )
 
@@ -211,7 +215,8 @@ class CloudTPUProvisionOperator(FencedOperator):
         if isinstance(error, TPULost):
             self.close_lost(bench, record, record.node_id, error)
         self.log.warning("no usable TPU: deleting what this attempt asked for")
-        self._clean_up(bench, record)
+        if self._clean_up(bench, record):
+            error.consequence = error.consequence or BEING_DELETED
 
     def close_lost(self, bench: Workbench, record: RunRecord, node_id: str, error: TPULost) -> None:
         """End a lost incarnation when its loss was seen: a wait before the next try costs nothing.
@@ -235,11 +240,15 @@ class CloudTPUProvisionOperator(FencedOperator):
                 note_ends(bench.runs, bench.ledger, record.key, [ending])
             else:
                 close_ended(bench.ledger, record, record.key, [ending])
-        elif isinstance(error, HostLost):
-            self._clean_up(bench, record)
+                error.consequence = error.consequence or LOST
+        elif isinstance(error, HostLost) and self._clean_up(bench, record):
+            error.consequence = error.consequence or BEING_DELETED
 
-    def _clean_up(self, bench: Workbench, record: RunRecord) -> None:
+    def _clean_up(self, bench: Workbench, record: RunRecord) -> bool:
+        """Delete what this attempt asked for; False if that could not be done."""
         try:
             asyncio.run(abandon(bench, record))
         except TPUError as problem:
-            self.log.warning("could not look for it, the teardown does: %s", problem)
+            self.log.warning("could not list TPUs; the task delete will: %s", problem)
+            return False
+        return True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_tpu import protocol
 from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.consequences import MAY_LIVE, stated
 from airflow_tpu.core.run.interruption import Reached
 from airflow_tpu.core.run.log_lines import LineAssembler
 from airflow_tpu.core.run.plan import artifacts_uri
@@ -71,6 +72,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         CloudTPUArtifactsLink.persist_uri(context, uri, bench.spec.project_id)
         self._defer_until_finished(record, job)
 
+    @stated(MAY_LIVE)
     def execute_finished(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
         """Go on after the trigger has followed the run to its end (or lost its TPU)."""
         bench = self.bench(context)

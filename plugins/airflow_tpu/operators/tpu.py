@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.consequences import DELETE_PENDING, DELETED, stated
 from airflow_tpu.core.run.trigger_context import raise_for
 from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError
 from airflow_tpu.links.tpu import CloudTPUNodeLink
@@ -71,6 +72,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
     :raises LedgerError: the TPU is gone and the grant file could not be read, so that ledger and lease stay open.
     """
 
+    @stated(DELETE_PENDING)
     def execute(self, context: Context) -> list[dict[str, str]]:
         """Delete first, then keep the books."""
         bench = self.bench(context)
@@ -87,6 +89,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
             self._defer_until_gone(bench, until, names)
         return self._done(context, bench, asked.endings)
 
+    @stated(DELETE_PENDING)
     def execute_gone(self, context: Context, event: Mapping[str, Any] | None = None) -> list[dict[str, str]]:
         """Go on after the trigger has seen everything gone (or fail, and be tried again)."""
         from airflow_tpu.lifecycle.incarnation_end import Ending
@@ -170,6 +173,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         trigger = CloudTPUGoneTrigger(watch=self.watch(nobody, until).to_json(), names=[str(name) for name in names])
         self.defer(trigger=trigger, method_name="execute_gone")
 
+    @stated(DELETED)
     def _done(self, context: Context, bench: Workbench, endings: list[Ending]) -> list[dict[str, str]]:
         from airflow_tpu.core.ledger.events import Closed
 
@@ -190,6 +194,6 @@ def _require_grant(bench: Workbench) -> None:
         _ = bench.grant
     except ConfigError as error:
         raise LedgerError(
-            f"every TPU of {bench.key.name} is gone, but its ledger records and its lease are still open: where they "
-            f"are is in the grant, and {error}\nMend the grant, then clear this task; the reaper closes them as well."
+            f"the ledger records and the lease of {bench.key.name} are still open, for the grant says where they are: "
+            f"{error}\nMend the grant, then clear this task; the reaper closes them as well"
         ) from error

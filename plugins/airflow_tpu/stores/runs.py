@@ -45,13 +45,13 @@ class RunStore(Store):
                 record = current.renewed(token, expires_at, holder)
             if self.hook.write_json(self.uri(key), record.to_json(), found.generation if found else 0) is not None:
                 return record
-        raise TransientError(f"the lease {self.uri(key)} is being written by others; nothing was created")
+        raise TransientError(f"the lease {self.uri(key)} is being written by others")
 
     def _held(self, record: RunRecord) -> str:
         key, lease = record.key, record.lease
         return (
             f"{key.dag_id} {key.run_id} is running already: {lease.holder} holds its lease until "
-            f"{lease.expires_at:%Y-%m-%d %H:%M} UTC. Nothing was created. Wait until that run is over, or give this "
+            f"{lease.expires_at:%Y-%m-%d %H:%M} UTC. Wait until that run is over, or give this "
             f"one an id of its own. If its Airflow no longer exists, delete {self.uri(key)} and clear this task: the "
             "run takes its TPU over."
         )

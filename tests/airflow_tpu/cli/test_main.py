@@ -120,6 +120,7 @@ def test_every_fault_is_printed(letter: Path, target: Path, capsys: pytest.Captu
     assert main(["grant", "import", str(letter), *facts]) == 1
     errors = capsys.readouterr().err
     assert all(field in errors for field in ("project_id =", "project_number =", "bucket =", "start ="))
+    assert "created" not in errors, "the command line creates no TPU"
     assert not target.exists()
 
 

@@ -10,6 +10,7 @@ import pytest
 from airflow_tpu import errors
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.clients.tpu_retry import CallTiming
+from airflow_tpu.consequences import MAY_BE_CREATED, NOTHING_CREATED
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from localcloud.testing import eventually_async
 from tests.airflow_tpu.conftest import Open
@@ -52,8 +53,19 @@ async def test_refused_create_has_a_leaf(
     with pytest.raises(leaf, match=message.split("'")[0]) as caught:
         await site.create(client)
     assert type(caught.value) is leaf
+    assert caught.value.consequence == (MAY_BE_CREATED if leaf is errors.TransientError else NOTHING_CREATED)
     assert len(site.calls("CreateNode")) == 1
     assert site.nodes() == {}
+
+
+async def test_refused_list_or_delete_says_nothing_of_a_create(site: Site, client: TPUClient) -> None:
+    """The same refusal of another call leaves it to the task to say what there is."""
+    name = str(await site.create(client)) and NODE
+    for method, call in (("ListNodes", client.nodes), ("DeleteNode", lambda: client.delete_node(name))):
+        site.cloud.add_fault("tpu.call", {"method": method}, action="error", code=7, message="no role")
+        with pytest.raises(errors.AccessDenied, match="no role") as caught:
+            await call()
+        assert "created" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("limit", "leaf"), [(4, errors.QuotaExceeded), (0, errors.QuotaZero)])

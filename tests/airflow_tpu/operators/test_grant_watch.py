@@ -24,7 +24,7 @@ def test_the_watch_fails_while_something_is_billed(site: Site) -> None:
     watch = CloudTPUGrantWatchOperator(task_id="watch")
     assert len(watch.execute(context())) == 1 + len(site.grant.allowances)
     tpu_client(site.cloud.endpoints).create_node(parent=PARENT, node_id="stray", node=V2)
-    with pytest.raises(GrantViolation, match="stray"):
+    with pytest.raises(GrantViolation, match=r"; it is billed until it is deleted:\n.*stray"):
         watch.execute(context())
 
 

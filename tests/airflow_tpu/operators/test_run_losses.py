@@ -12,6 +12,7 @@ import pytest
 from airflow.sdk import Context
 
 from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.consequences import LOST, MAY_LIVE
 from airflow_tpu.core.ledger.events import Closed, EndReason
 from airflow_tpu.core.run.interruption import Interruption, Reached
 from airflow_tpu.core.run.run_record import RunRecord
@@ -106,7 +107,7 @@ def test_ledger_ends_when_the_loss_was_seen(
 ) -> None:
     """The end in the ledger is the trigger's, not that of the task that goes on later, and needs no next try."""
     seen = now() - dt.timedelta(minutes=2)
-    with pytest.raises(TPULost):
+    with pytest.raises(TPULost, match=f"gone; {LOST}"):
         training.wake(error_event(kind("gone", seen)))
     (closed,) = training.closed
     assert (closed.node_id, closed.ended_at, closed.end_reason) == (NODE_ID, seen, reason)
@@ -115,7 +116,7 @@ def test_ledger_ends_when_the_loss_was_seen(
 async def test_delete_by_somebody_else_that_fails(training: Training, client: TPUClient) -> None:
     """Seen going, its end is noted and not yet in the ledger: found alive by the next try the TPU is used again."""
     seen = now() - SECOND
-    with pytest.raises(TPUVanished):
+    with pytest.raises(TPUVanished, match=f"somebody deletes it; {MAY_LIVE}"):
         training.wake(error_event(TPUVanished("somebody deletes it", seen)))
     assert (training.closed, [end.at for end in noted_ends(training.runs.read(KEY))]) == ([], [seen])
     target = await training.site.ensure(client)

@@ -9,9 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.consequences import DELETE_PENDING
 from airflow_tpu.core.ledger.events import Closed
 from airflow_tpu.deadlines import end_overdue
-from airflow_tpu.errors import LeaseLost, LedgerError
+from airflow_tpu.errors import AccessDenied, LeaseLost, LedgerError
 from airflow_tpu.lifecycle.wait import until_ready
 from airflow_tpu.operators.reaper import CloudTPUReaperOperator
 from airflow_tpu.operators.tpu import CloudTPUDeleteOperator
@@ -97,13 +98,23 @@ async def test_the_teardown_needs_no_grant_to_delete(site: Site, client: TPUClie
     with pytest.MonkeyPatch.context() as lost:
         lost.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", "lost.yaml")
         with pytest.raises(
-            LedgerError, match=r"is gone, but its ledger records .*\n.*lost\.yaml(.|\n)*clear this task"
+            LedgerError,
+            match=r"ledger records and the lease .* open.*\n.*lost\.yaml(.|\n)*clear this task.*; the TPU is deleted",
         ):
             await asyncio.to_thread(delete)
     assert site.nodes() == {}
     assert endings(site.ledger) == []
     await asyncio.to_thread(delete)
     assert endings(site.ledger) == [KEY.node_id(1)]
+
+
+async def test_a_teardown_that_cannot_delete_says_what_does(site: Site, client: TPUClient) -> None:
+    """While the API refuses the lists the TPU may be alive, and the message says so."""
+    await train(site, client, SOON)
+    site.cloud.add_fault("tpu.call", {"method": "ListNodes"}, action="error", code=7, message="no role")
+    with pytest.raises(AccessDenied, match=f"; {DELETE_PENDING}"):
+        await asyncio.to_thread(delete)
+    assert list(site.nodes()) == [KEY.node_id(1)]
 
 
 @BY_LABEL

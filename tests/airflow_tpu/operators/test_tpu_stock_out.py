@@ -10,9 +10,10 @@ from typing import Any, cast
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
+from airflow_tpu.consequences import BEING_DELETED, MAY_LIVE
 from airflow_tpu.core.run.run_record import Lease, RunRecord
 from airflow_tpu.core.run.trigger_context import Watch
-from airflow_tpu.errors import QuotaExceeded, StockOut
+from airflow_tpu.errors import ConfigError, QuotaExceeded, StockOut
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator
 from airflow_tpu.stores.runs import RunStore
 from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
@@ -105,8 +106,19 @@ def test_ready_tpu_ends_the_search(site: Site, create: Create, runs: RunStore) -
 def test_worker_that_may_not_defer_is_tried_again(site: Site, create: Create) -> None:
     """Without a triggerer the try ends, and Airflow's own retry waits without a worker slot."""
     site.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
-    with pytest.raises(StockOut):
+    with pytest.raises(StockOut, match=BEING_DELETED):
         create(deferrable=False)
+
+
+def test_fault_of_a_connection_leaves_the_tpu_to_the_teardown(
+    site: Site, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later try that meets a broken SSH connection deletes nothing: the TPU of the first may be alive."""
+    create()
+    monkeypatch.setenv("AIRFLOW_CONN_TPU_SSH_DEFAULT", "ssh://nobody@")
+    with pytest.raises(ConfigError, match=f"; {MAY_LIVE}"):
+        create()
+    assert len(site.nodes()) == 1
 
 
 def test_walk_moves_lease_and_reservation(site: Site, create: Create, runs: RunStore) -> None:

@@ -27,7 +27,8 @@ def with_grant(
     :param mapping: what was submitted.
     :param now: aware instant from which the deadline counts.
     """
-    return ConfigError([*form.faults, *_grants_reasons(mapping, catalogue, grant, now)], form.subject)
+    faults = [*form.faults, *_grants_reasons(mapping, catalogue, grant, now)]
+    return ConfigError(faults, form.subject, consequence=form.consequence)
 
 
 def _grants_reasons(mapping: Mapping[str, Any], catalogue: Catalogue, grant: Grant, now: datetime) -> tuple[Fault, ...]:

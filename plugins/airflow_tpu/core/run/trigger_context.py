@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from inspect import signature
 from typing import Any
 
 from airflow_tpu import errors
@@ -64,17 +65,13 @@ class Watch:
 
 
 def error_event(error: errors.TPUError) -> dict[str, Any]:
-    """An error as an event; a loss keeps the instant at which it was seen, however late the task goes on."""
-    details: dict[str, Any] = {}
-    if isinstance(error, errors.RunFailed):
-        details = {"exit_code": error.exit_code, "tail": error.tail}
-    if isinstance(error, errors.TPULost) and error.at is not None:
-        details = {"at": error.at.isoformat()}
-    return {"status": "error", "error": type(error).__name__, "message": str(error), **details}
+    """An error as an event, with all it was made of: the instant of a loss, the faults, the consequence."""
+    details = {name: _plain(getattr(error, name)) for name in signature(type(error)).parameters}
+    return {"status": "error", "error": type(error).__name__, "details": details}
 
 
 def raise_for(event: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Hand a good event through; raise the error of a bad one as it was.
+    """Return a good event; raise the error of a bad one as it was.
 
     :param event: what the trigger yielded.
     :raises TPUError: the leaf that the event names.
@@ -84,9 +81,23 @@ def raise_for(event: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if event["status"] != "error":
         return event
     kind = getattr(errors, event["error"])
-    if issubclass(kind, errors.ConfigError):
-        raise kind([errors.Fault("trigger", event["error"], event["message"])])
-    if issubclass(kind, errors.TPULost):
-        at = event.get("at")
-        raise kind(event["message"], dt.datetime.fromisoformat(at) if at else None)
-    raise kind(event["message"])
+    details = dict(event["details"])
+    if "faults" in details:
+        details["faults"] = [_fault(fault) for fault in details["faults"]]
+    if details.get("at"):
+        details["at"] = dt.datetime.fromisoformat(details["at"])
+    raise kind(**details)
+
+
+def _fault(data: Mapping[str, Any]) -> errors.Fault:
+    return errors.Fault(**{**data, "allowed": tuple(data["allowed"])})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [asdict(fault) | {"value": _shown(fault.value)} for fault in value]
+    return value.isoformat() if isinstance(value, dt.datetime) else value
+
+
+def _shown(value: object) -> object:
+    return value if isinstance(value, str | int | float | None) else str(value)

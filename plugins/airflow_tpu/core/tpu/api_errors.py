@@ -63,46 +63,45 @@ _RULES = (
     _Rule(
         r"API has not been used in project .* or it is disabled",
         AccessDenied,
-        "Switch the Cloud TPU API on for this project, wait a few minutes and trigger again; nothing was created.",
+        "Switch the Cloud TPU API on for this project, wait a few minutes and trigger again.",
         "SERVICE_DISABLED",
     ),
     _Rule(
         r"Permission denied on '?locations/",
         AccessDenied,
-        "The zone is not open to this project, so it is not in the grant; nothing was created. Choose a granted zone.",
+        "The zone is not open to this project, so it is not in the grant. Choose a granted zone.",
         "LOCATION_POLICY_VIOLATED",
     ),
     _Rule(
         r"free-trial billing account",
         AccessDenied,
-        "Upgrade the billing account (the credit stays); a free-trial account cannot have TPUs. Nothing was created.",
+        "Upgrade the billing account (the credit stays); a free-trial account cannot have TPUs.",
     ),
     _Rule(
         r"invalid_grant|reauthentication failed",
         AccessDenied,
-        "The credentials have expired. Renew those of the google_cloud_platform connection; "
-        "a TPU that is already there stays and counts until it is deleted.",
+        "The credentials have expired. Renew those of the google_cloud_platform connection.",
     ),
     _Rule(
         r"Constraint .*violated|gcp\.resourceLocations",
         AccessDenied,
-        "A policy of the organisation forbids it; nothing was created. Ask its administrator or use another zone.",
+        "A policy of the organisation forbids it. Ask its administrator or use another zone.",
     ),
     _Rule(
         r"provision TPU Node has been denied",
         NotOffered,
-        "The old TPU Node architecture is gone; ask for a TPU VM. Nothing was created.",
+        "The old TPU Node architecture is gone; ask for a TPU VM.",
     ),
     _Rule(
         r"Maximum number of \w+ requests per minute|Rate Limit Exceeded",
         RateLimited,
-        "Wait a minute; nothing was created by this call.",
+        "Wait a minute.",
         "RATE_LIMIT_EXCEEDED",
     ),
     _Rule(
         r"no more capacity in the zone|Insufficient (reserved )?capacity|ZONE_RESOURCE_POOL_EXHAUSTED|stockout",
         StockOut,
-        "No TPU runs and no chips are used. Wait, or use another zone of the grant.",
+        "Wait, or use another zone of the grant.",
     ),
     _Rule(
         r"IN_USE_ADDRESSES",
@@ -112,7 +111,7 @@ _RULES = (
     _Rule(
         r"Quota.*\bLimit:? 0(?![\d.])",
         QuotaZero,
-        "The project has no quota of this name, so this is not in the grant; nothing was created.",
+        "The project has no quota of this name, so this is not in the grant.",
     ),
     _Rule(
         r"Quota '[^']*LitepodServing[^']*'|Quota limit '[^']*LitepodServing[^']*'",
@@ -128,37 +127,37 @@ _RULES = (
     _Rule(
         r"Queueing is not supported",
         NotOffered,
-        "This type cannot be queued here; set provisioning to node. Nothing was created.",
+        "This type cannot be queued here; set provisioning to node.",
     ),
     _Rule(
         r"provisioning model is not supported",
         NotOffered,
-        "This tier is not offered for the type in this zone; nothing was created.",
+        "This tier is not offered for the type in this zone.",
     ),
     _Rule(
         r"Reservation not found|target reservation must be specified",
         NotOffered,
-        "The zone sells this type by reservation only. Use the spot tier or another zone; nothing was created.",
+        "The zone sells this type by reservation only. Use the spot tier or another zone.",
     ),
     _Rule(
         r"invalid AcceleratorType|not be found in the zonal accelerator configurations",
         NotOffered,
-        "The zone does not have this accelerator type; nothing was created.",
+        "The zone does not have this accelerator type.",
     ),
     _Rule(
         r"(runtime_?version|TensorflowVersion)\W.*(invalid|cannot|not found)"
         r"|(invalid|cannot|not found).*(runtime_?version|TensorflowVersion)",
         NotOffered,
-        "Leave runtime_version empty for the default of the type; nothing was created.",
+        "Leave runtime_version empty for the default of the type.",
     ),
     _Rule(r"already exists|ALREADY_EXISTS", NameTaken, "A resource of this name exists; look at whose it is."),
 )
 
 _NO_SUBNET = re.compile(r"no default subnetwork|does not have a subnetwork|no subnetwork", re.IGNORECASE)
 
-_DENIED = (AccessDenied, "Look at the roles of the account in the connection; nothing was created by this call.")
-_INVALID = (NotOffered, "The request itself is refused, so the same request will be again; nothing was created.")
-_STUMBLE = (TransientError, "The outcome is not known: look at the TPU before trying again; it may exist and count.")
+_DENIED = (AccessDenied, "Look at the roles of the account in the connection.")
+_INVALID = (NotOffered, "The request itself is refused, so the same request will be again.")
+_STUMBLE = (TransientError, "The outcome is not known: the call may have been carried out.")
 _BY_CODE: dict[int, tuple[type[CloudError], str]] = {
     3: _INVALID,
     5: (ResourceNotFound, "The API does not know it; it uses no chips."),
