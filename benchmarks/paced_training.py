@@ -13,8 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, os.environ["TRC_LIBRARY"])
 
-from trc_checkpoint import CheckpointStore
-from trc_contract import Contract, StopRequest
+from trc.checkpoint import CheckpointStore
+from trc.contract import Contract, StopRequest
 
 
 def main() -> int:

@@ -18,8 +18,8 @@ from typing import Any
 
 sys.path.insert(0, os.environ["TRC_LIBRARY"])
 
-from trc_checkpoint import Checkpoint, CheckpointStore
-from trc_contract import Contract, ContractExit
+from trc.checkpoint import Checkpoint, CheckpointStore
+from trc.contract import Contract, ContractExit
 
 EVERY, SIZE, BATCH = 2, 64, 4
 RATE, MOMENTUM = 0.1, 0.9

@@ -10,8 +10,8 @@ from pathlib import Path
 
 sys.path.insert(0, os.environ["TRC_LIBRARY"])
 
-from trc_checkpoint import CheckpointStore
-from trc_contract import Contract, ContractExit, StopRequest
+from trc.checkpoint import CheckpointStore
+from trc.contract import Contract, ContractExit, StopRequest
 
 LAST = 1000
 

@@ -103,8 +103,8 @@ def test_torn_checkpoints_are_passed_over_for_an_older_one(run: DigitsRun, undis
     data = second / "variables.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-1])
     assert run.attempt() == 0, run.log
-    assert f"passing over checkpoint {newest.name}: variables.index is missing" in run.log
-    assert f"passing over checkpoint {second.name}" in run.log
+    assert f"skipping checkpoint {newest.name}: variables.index is missing" in run.log
+    assert f"skipping checkpoint {second.name}" in run.log
     assert f"resuming from step {int(third.name.removeprefix('step-'))} " in run.log
     assert_equal(run, undisturbed)
 

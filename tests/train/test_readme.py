@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.train.digits_process import SCRIPTS, clean_environment
-from trc_checkpoint import CheckpointStore
+from trc.checkpoint import CheckpointStore
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trc_contract import EXIT_NO_ACCELERATOR, ContractExit
+from trc.contract import EXIT_NO_ACCELERATOR, ContractExit
 
 # Google's PCI vendor id and its TPUs, v2 to v7 (jax-ml/jax, jax/_src/hardware_utils.py). The vendor alone is not
 # enough: Google's network card carries it too, and /dev/vfio exists on hosts that pass a GPU through.
@@ -24,8 +24,8 @@ _TPU_DEVICES = frozenset({"0x0027", "0x005e", "0x0062", "0x0063", "0x006f", "0x0
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The strategy and what it runs on.
+class Accelerator:
+    """The accelerator that was chosen, with the strategy to train on it.
 
     :param strategy: a ``tf.distribute.Strategy``.
     :param platform: tpu, gpu or cpu.
@@ -42,7 +42,7 @@ class Chosen:
 
 
 def tpu_target(environ: Mapping[str, str], root: Path = Path("/")) -> str | None:
-    """What to give to ``TPUClusterResolver``, or None where nothing hints at a TPU.
+    """Return the argument of ``TPUClusterResolver``, or None where nothing hints at a TPU.
 
     Device nodes mean a TPU VM (``local``): ``/dev/accel*`` up to v4, ``/dev/vfio/*`` from v5e on. Otherwise
     ``TPU_NAME`` counts as TensorFlow reads it: ``local``, ``grpc://host:port`` or the name of a node.
@@ -70,7 +70,7 @@ def _is_tpu(device: Path) -> bool:
     return vendor == _VENDOR and model in _TPU_DEVICES
 
 
-def choose_strategy(tf: Any, accel: str, target: str | None, cpu_replicas: int = 1) -> Chosen:
+def choose_strategy(tf: Any, accel: str, target: str | None, cpu_replicas: int = 1) -> Accelerator:
     """Build the strategy for a promised accelerator, or the best one present if ``accel`` is ``auto``.
 
     :param tf: the TensorFlow module.
@@ -90,13 +90,13 @@ def choose_strategy(tf: Any, accel: str, target: str | None, cpu_replicas: int =
     return _cpu(tf, cpu_replicas)
 
 
-def _tpu(tf: Any, target: str) -> Chosen:
+def _tpu(tf: Any, target: str) -> Accelerator:
     resolver = _or_refuse(lambda: tf.distribute.cluster_resolver.TPUClusterResolver(tpu=target), target)
     if target != "local":
         _or_refuse(lambda: tf.config.experimental_connect_to_cluster(resolver), target)
     _or_refuse(lambda: tf.tpu.experimental.initialize_tpu_system(resolver), target)
     strategy = _or_refuse(lambda: tf.distribute.TPUStrategy(resolver), target)
-    return Chosen(strategy, "tpu", strategy.num_replicas_in_sync)
+    return Accelerator(strategy, "tpu", strategy.num_replicas_in_sync)
 
 
 def _or_refuse(step: Callable[[], Any], target: str) -> Any:
@@ -117,19 +117,19 @@ def _or_refuse(step: Callable[[], Any], target: str) -> Any:
         ) from error
 
 
-def _gpu(tf: Any, count: int) -> Chosen:
+def _gpu(tf: Any, count: int) -> Accelerator:
     strategy = tf.distribute.MirroredStrategy() if count > 1 else tf.distribute.OneDeviceStrategy("/gpu:0")
-    return Chosen(strategy, "gpu", count)
+    return Accelerator(strategy, "gpu", count)
 
 
-def _cpu(tf: Any, replicas: int) -> Chosen:
+def _cpu(tf: Any, replicas: int) -> Accelerator:
     tf.config.set_visible_devices([], "GPU")
     if replicas == 1:
-        return Chosen(tf.distribute.get_strategy(), "cpu", 1)
+        return Accelerator(tf.distribute.get_strategy(), "cpu", 1)
     (cpu,) = tf.config.list_physical_devices("CPU")
     logical = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
     tf.config.set_logical_device_configuration(cpu, logical)
     # The default on CPUs is a collective all-reduce, with which several steps per call fail in TensorFlow 2.21.
     reduction = tf.distribute.ReductionToOneDevice()
     devices = [f"/cpu:{index}" for index in range(replicas)]
-    return Chosen(tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction), "cpu", replicas)
+    return Accelerator(tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction), "cpu", replicas)

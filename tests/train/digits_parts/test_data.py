@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import digits_data
+from digits_parts import data
 from tests.train.digits_process import SCRIPTS
-from trc_contract import EXIT_BAD_CONFIG, EXIT_BAD_DATA, ContractExit
+from trc.contract import EXIT_BAD_CONFIG, EXIT_BAD_DATA, ContractExit
 
 
 @pytest.fixture(scope="module")
-def digits() -> digits_data.Digits:
-    return digits_data.load("")
+def digits() -> data.Digits:
+    return data.load("")
 
 
 def save(directory: Path, **arrays: Any) -> str:
@@ -25,14 +25,14 @@ def save(directory: Path, **arrays: Any) -> str:
     return str(directory / "digits.npz")
 
 
-def everything(digits: digits_data.Digits) -> tuple[Any, Any]:
+def everything(digits: data.Digits) -> tuple[Any, Any]:
     """All images and labels, as a file would hold them."""
-    images, labels = digits_data.read_csv(digits_data.packaged_csv())
+    images, labels = data.read_csv(data.packaged_csv())
     assert len(labels) == len(digits.train) + len(digits.validation) + len(digits.test)
     return images, labels
 
 
-def test_the_packaged_data_set_is_split_into_three_parts_without_overlap(digits: digits_data.Digits) -> None:
+def test_the_packaged_data_set_is_split_into_three_parts_without_overlap(digits: data.Digits) -> None:
     """All 1,797 digits are there; every class is in every part; hardly two images are the same."""
     parts = (digits.train, digits.validation, digits.test)
     assert [len(part) for part in parts] == [1257, 180, 360]
@@ -43,7 +43,7 @@ def test_the_packaged_data_set_is_split_into_three_parts_without_overlap(digits:
     assert (int(images.min()), int(images.max())) == (0, 16)
 
 
-def test_the_split_and_the_digest_never_change(digits: digits_data.Digits) -> None:
+def test_the_split_and_the_digest_never_change(digits: data.Digits) -> None:
     """Accuracies of different releases are comparable, and old checkpoints stay valid."""
     assert digits.digest == "fe61bc84cd6a594d5ed1b937b7d8f8f791d4091d2a9df91fe5d6066156a4db6e"
     assert digits.test.labels[:12].tolist() == [7, 9, 4, 7, 0, 2, 6, 1, 3, 1, 3, 7]
@@ -51,15 +51,15 @@ def test_the_split_and_the_digest_never_change(digits: digits_data.Digits) -> No
 
 def test_scikit_learn_is_not_imported_for_its_data() -> None:
     """Importing it costs seconds; the file in its wheel is read directly."""
-    code = "import sys, digits_data; digits_data.load(''); sys.exit(any('sklearn' in name for name in sys.modules))"
+    code = "from digits_parts import data; data.load(''); import sys; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=SCRIPTS, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
-def test_a_local_file_gives_the_same_data_set(tmp_path: Path, digits: digits_data.Digits, scheme: str) -> None:
+def test_a_local_file_gives_the_same_data_set(tmp_path: Path, digits: data.Digits, scheme: str) -> None:
     """A copy in .npz form has the same digest and the same split."""
     images, labels = everything(digits)
-    loaded = digits_data.load(scheme + save(tmp_path, images=images.reshape(-1, 8, 8), labels=labels))
+    loaded = data.load(scheme + save(tmp_path, images=images.reshape(-1, 8, 8), labels=labels))
     assert loaded.digest == digits.digest
     np.testing.assert_array_equal(loaded.test.images, digits.test.images)
 
@@ -68,7 +68,7 @@ def test_a_local_file_gives_the_same_data_set(tmp_path: Path, digits: digits_dat
 def test_what_is_no_local_npz_file_is_refused(uri: str) -> None:
     """The pipeline fetches data; the script ends with 64 and repeats the value."""
     with pytest.raises(ContractExit, match=uri) as refused:
-        digits_data.load(uri)
+        data.load(uri)
     assert refused.value.code == EXIT_BAD_CONFIG
 
 
@@ -91,7 +91,7 @@ BAD_CONTENT = {
 def test_a_file_with_other_content_is_refused(tmp_path: Path, arrays: dict[str, Any]) -> None:
     """The script ends with 65 instead of training on nonsense."""
     with pytest.raises(ContractExit) as refused:
-        digits_data.load(save(tmp_path, **arrays))
+        data.load(save(tmp_path, **arrays))
     assert refused.value.code == EXIT_BAD_DATA
 
 
@@ -102,12 +102,12 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes | 
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ContractExit, match=r"digits\.npz") as refused:
-        digits_data.load(str(path))
+        data.load(str(path))
     assert refused.value.code == EXIT_BAD_DATA
 
 
 def test_a_missing_package_is_named_together_with_the_way_out() -> None:
     """Without scikit-learn the script ends with 64 and says what to do."""
     with pytest.raises(ContractExit, match="TRC_DATA_URI") as refused:
-        digits_data.packaged_csv("a_package_that_is_not_installed")
+        data.packaged_csv("a_package_that_is_not_installed")
     assert refused.value.code == EXIT_BAD_CONFIG

@@ -11,10 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import digits
-import digits_data
+from digits_parts import data
 from tests.train.digits_process import PATIENCE, SCRIPTS, DigitsRun, clean_environment
-from trc_contract import Contract
 
 
 def by_hand(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -65,7 +63,7 @@ def test_the_exported_model_recognises_what_was_measured(full: tuple[Path, str])
     """Loaded without our code, the SavedModel has the accuracy of metrics.json on the test images."""
     import tensorflow
 
-    test = digits_data.load("").test
+    test = data.load("").test
     model = tensorflow.saved_model.load(str(full[0] / "saved_model"))
     answers = np.argmax(model.serve(test.images.astype(np.float32)), axis=1)
     expected = json.loads((full[0] / "metrics.json").read_text())["test_accuracy"]
@@ -120,24 +118,3 @@ def test_what_is_wrong_shows_before_tensorflow_is_loaded(
     assert ended.returncode == status
     assert said in ended.stdout + ended.stderr
     assert "TensorFlow 2" not in ended.stdout
-
-
-def test_only_what_shapes_the_result_is_part_of_the_digest() -> None:
-    """Saving more often or on more replicas resumes the same run; other steps, seeds or data do not."""
-    contract = Contract.from_environment({})
-
-    def digest(*arguments: str, data: str = "d") -> str:
-        return digits.config_digest(digits.shaping(digits.parse_arguments(list(arguments), contract)), data)
-
-    base = digest()
-    assert digest("--save-every", "7", "--save-secs", "9", "--cpu-replicas", "2") == base
-    others = ("--steps", "--batch-size", "--seed", "--eval-every")
-    assert base not in {digest(name, "3") for name in others}
-    assert base not in {digest("--dropout", "0.1"), digest("--learning-rate", "0.1"), digest(data="e")}
-
-
-def test_the_seed_of_the_pipeline_is_the_default() -> None:
-    """TRC_SEED counts unless the command line says otherwise."""
-    contract = Contract.from_environment({"TRC_SEED": "5"})
-    assert digits.parse_arguments([], contract).seed == 5
-    assert digits.parse_arguments(["--seed", "6"], contract).seed == 6

@@ -12,12 +12,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits_data import SIDE, Digits
-from digits_model import DigitsModel
-from digits_training import Trainer, measure
-from trc_contract import ContractExit
-from trc_report import write_json
-from trc_storage import fetch
+from digits_parts.data import SIDE, Digits
+from digits_parts.model import DigitsModel
+from digits_parts.training import Trainer, measure
+from trc.contract import ContractExit
+from trc.report import write_json
+from trc.storage import fetch
 
 
 def finish(trainer: Trainer, digits: Digits, output: Path, baseline_uri: str = "") -> dict[str, Any]:

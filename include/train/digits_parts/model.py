@@ -12,7 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from digits_data import CLASSES, GREY_LEVELS, SIDE
+from digits_parts.data import CLASSES, GREY_LEVELS, SIDE
 
 
 def step_dropout(features: Any, rate: float, key: tuple[int, Any], rows: Any, batch_size: int) -> Any:

@@ -1,7 +1,7 @@
 """Checkpoints that survive a kill at any instant: one directory per step, its manifest written last.
 
 A directory without a manifest, or with a file that does not match it, is a torn checkpoint: it is named in the log
-and passed over for the next older one. TensorFlow's own ``latest_checkpoint`` does neither: it returns a checkpoint
+and skipped for the next older one. TensorFlow's own ``latest_checkpoint`` does neither: it returns a checkpoint
 whose data is truncated (tensorflow/tensorflow#14608), and None when only the newest index is missing.
 
 Any framework: the script only supplies ``write(directory)`` and reads ``Checkpoint.directory``.
@@ -18,11 +18,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trc_contract import EXIT_RESUME_REFUSED, EXIT_STORAGE, ContractExit
-from trc_crc32c import crc32c_of
-from trc_report import write_json
+from trc.contract import EXIT_RESUME_REFUSED, EXIT_STORAGE, ContractExit
+from trc.crc32c import crc32c_of
+from trc.report import write_json
 
 MANIFEST = "MANIFEST.json"
+VERSION = 1  # of the manifest; the pipeline's mirror reads the same
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,18 @@ class Checkpoint:
     def to_json(self) -> dict[str, Any]:
         document = asdict(self)
         del document["directory"]
-        return {"schema_version": 1, "created": round(time.time(), 3), **document}
+        return {"schema_version": VERSION, "created": round(time.time(), 3), **document}
 
     @classmethod
     def read(cls, directory: Path) -> Checkpoint:
         """Read a manifest and check every file against it.
 
+        :raises UnknownVersion: if another release has written it.
         :raises TornCheckpoint: if anything is missing or different.
         """
         try:
             document = json.loads((directory / MANIFEST).read_bytes())
+            _check_version(document)
             files = tuple(CheckpointFile(**entry) for entry in document["files"])
             names = ("step", "config_digest", "reason", "attempt", "metrics")
             found = cls(**{name: document[name] for name in names}, files=files, directory=directory)
@@ -82,6 +85,16 @@ class Checkpoint:
 
 class TornCheckpoint(Exception):
     """A checkpoint that was being written when the machine went away, or was damaged later."""
+
+
+class UnknownVersion(Exception):
+    """A checkpoint of another release of this library: it is neither resumed nor removed."""
+
+
+def _check_version(document: Any) -> None:
+    version = document.get("schema_version", VERSION) if isinstance(document, dict) else VERSION
+    if version != VERSION:
+        raise UnknownVersion(f"its manifest has version {version!r}, not {VERSION}")
 
 
 def _check(directory: Path, entry: CheckpointFile) -> None:
@@ -102,7 +115,7 @@ class CheckpointStore:
     :param config_digest: of the run as it is configured now.
     :param attempt: recorded in the manifests.
     :param keep: how many of the newest to keep.
-    :param say: receives one line about each checkpoint passed over.
+    :param say: receives one line about each checkpoint that is skipped.
     """
 
     def __init__(
@@ -117,7 +130,7 @@ class CheckpointStore:
     def commit(
         self, step: int, write: Callable[[Path], object], reason: str, metrics: Mapping[str, float] | None = None
     ) -> Checkpoint:
-        """Have ``write`` fill an empty directory, and publish it as the checkpoint of ``step`` once it is on the disk.
+        """Let ``write`` fill an empty directory, and publish it as the checkpoint of ``step`` once it is on the disk.
 
         A kill leaves either the whole checkpoint or a directory that no scan looks at.
         """
@@ -139,8 +152,8 @@ class CheckpointStore:
         """The newest whole checkpoint, here or in a further place, or None if there has never been one.
 
         :param further: a checkpoint, or a directory of them, that the pipeline names.
-        :raises ContractExit: 66 if checkpoints exist but none is whole, if the newest whole one belongs to another
-            configuration, or if the further place holds none; 74 if a directory cannot be listed.
+        :raises ContractExit: 66 if checkpoints exist but none is whole, if the newest belongs to another configuration
+            or another release of this library, or if the further place holds none; 74 if a directory cannot be listed.
         """
         places = [self._candidates(self.directory)]
         if further is not None:
@@ -163,7 +176,11 @@ class CheckpointStore:
             try:
                 yield Checkpoint.read(directory)
             except TornCheckpoint as torn:
-                self._say(f"passing over checkpoint {directory.name}: {torn}")
+                self._say(f"skipping checkpoint {directory.name}: {torn}")
+            except UnknownVersion as unknown:
+                # An older one would do, but the work since then would be lost without a word.
+                problem = f"checkpoint {directory} is of another release: {unknown}. Use that release, or remove it"
+                raise ContractExit(EXIT_RESUME_REFUSED, problem) from unknown
 
     def _accept(self, found: Checkpoint) -> Checkpoint:
         if found.config_digest != self._digest:
@@ -184,16 +201,29 @@ class CheckpointStore:
             raise ContractExit(EXIT_STORAGE, f"cannot list the checkpoints in {directory}: {error}") from error
 
     def _sweep(self, newest: Checkpoint) -> None:
-        """Remove what is too old and what earlier attempts left half-written. The manifest goes first.
+        """Remove old checkpoints, their manifests first, and what earlier attempts left half-written.
 
-        Directories of later steps are torn ones that were passed over: they take no place among those kept.
+        Directories of later steps are torn ones that were skipped: they do not count among those kept.
         """
         reached = [path for path in self._candidates(self.directory) if path.name <= newest.directory.name]
         for old in reached[self._keep :]:
+            if _is_unknown(old):
+                continue
             (old / MANIFEST).unlink(missing_ok=True)
             shutil.rmtree(old, ignore_errors=True)
         for abandoned in self.directory.glob(".step-*.tmp"):
             shutil.rmtree(abandoned, ignore_errors=True)
+
+
+def _is_unknown(directory: Path) -> bool:
+    """Tell whether a checkpoint has a manifest of another version; a torn one has none that can be read."""
+    try:
+        _check_version(json.loads((directory / MANIFEST).read_bytes()))
+    except UnknownVersion:
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
 
 
 def _describe(directory: Path, path: Path) -> CheckpointFile:

@@ -1,4 +1,4 @@
-"""What a script reports to the pipeline: ``progress.json`` and ``result.json``. Standard library only."""
+"""Reports a script's progress and result: ``progress.json`` and ``result.json``. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trc_contract import Contract
+from trc.contract import Contract
 
 
 def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
@@ -42,7 +42,7 @@ class Reporter:
         self._progress: dict[str, Any] = {"schema_version": 1, "attempt": contract.attempt, "pid": os.getpid()}
 
     def progress(self, state: str, **values: Any) -> None:
-        """Say where the run is; values given earlier stay.
+        """Report the progress; values given earlier stay.
 
         :param state: importing, initialising, compiling, training, saving, exporting, stopping or finished.
         :param values: step, total_steps, steps_per_second, eta_seconds, last_durable_step and whatever helps.
@@ -51,6 +51,6 @@ class Reporter:
         write_json(self._contract.output_dir / "progress.json", self._progress, durable=False)
 
     def result(self, status: str, exit_code: int, **values: Any) -> None:
-        """Say how the attempt ended. It is the last file written: whoever sees it can rely on the others."""
+        """Report the end of the attempt. It is the last file written: once it is there, the others are complete."""
         document = {"schema_version": 1, "status": status, "exit_code": exit_code, "attempt": self._contract.attempt}
         write_json(self._contract.output_dir / "result.json", {**document, "time": round(self._now(), 3), **values})

@@ -10,9 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits_training import Trainer, history_bytes
-from trc_checkpoint import Checkpoint, CheckpointStore
-from trc_contract import (
+from digits_parts.training import Trainer, history_bytes
+from trc.checkpoint import Checkpoint, CheckpointStore
+from trc.contract import (
     EXIT_STOPPED,
     EXIT_STOPPED_LOSING_WORK,
     EXIT_STORAGE,
@@ -20,7 +20,7 @@ from trc_contract import (
     ContractExit,
     StopRequest,
 )
-from trc_report import Reporter, write_atomically
+from trc.report import Reporter, write_atomically
 
 # A signal is noticed only between two calls of the graph, so a call may not take longer than this (seconds).
 LONGEST_CALL = 1.0
@@ -28,7 +28,7 @@ SECONDS_BETWEEN_LINES = 1.0
 
 
 @dataclass(frozen=True)
-class Cadence:
+class SaveSchedule:
     """When to save: after so many steps, or so many seconds, whichever comes first. 0 means never for that reason."""
 
     every_steps: int
@@ -36,11 +36,11 @@ class Cadence:
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What connects an attempt with the outside.
+class AttemptContext:
+    """The directories, requests and reports of an attempt.
 
     :param contract: directories and attempt.
-    :param stop: asked before every call of the graph.
+    :param stop: read before every call of the graph.
     :param reporter: of progress and result.
     :param say: prints one line.
     :param clock: monotonic seconds.
@@ -58,26 +58,28 @@ class Attempt:
 
     :param trainer: model and data.
     :param store: checkpoints.
-    :param cadence: when to save.
-    :param around: what connects it with the outside.
+    :param schedule: when to save.
+    :param context: directories, requests and reports.
     """
 
-    def __init__(self, trainer: Trainer, store: CheckpointStore, cadence: Cadence, around: Surroundings) -> None:
+    def __init__(
+        self, trainer: Trainer, store: CheckpointStore, schedule: SaveSchedule, context: AttemptContext
+    ) -> None:
         self._trainer = trainer
         self._store = store
-        self._cadence = cadence
-        self._around = around
+        self._schedule = schedule
+        self._context = context
         self._durable_step = 0
-        self._saved_at = around.clock()
-        self._meter = _Meter(around.clock)
-        self._history = _History(around.contract)
+        self._saved_at = context.clock()
+        self._meter = _Meter(context.clock)
+        self._history = _History(context.contract)
 
     def resume(self, found: Checkpoint | None) -> None:
         """Continue from a checkpoint, or start at step 0."""
         if found is not None:
             self._trainer.restore(found.directory)
             self._durable_step = found.step
-            self._around.say(f"resuming from step {found.step} (attempt {found.attempt} saved it: {found.reason})")
+            self._context.say(f"resuming from step {found.step} (attempt {found.attempt} saved it: {found.reason})")
         self._history.start(self._trainer.history)
 
     def train(self) -> None:
@@ -90,24 +92,24 @@ class Attempt:
         self._report("compiling")
         while self._trainer.step < total:
             self.stop_if_asked()
-            started = self._around.clock()
+            started = self._context.clock()
             loss, accuracy = self._trainer.advance(self._limit(call))
-            call = next_call(call, self._around.clock() - started)
+            call = next_call(call, self._context.clock() - started)
             self._after_call(loss, accuracy)
         if self._durable_step < total:
             self._save("final")
         self._report("exporting")
 
     def stop_if_asked(self) -> None:
-        """Make the work durable and end the attempt if somebody asked for it.
+        """Make the work durable and end the attempt, if that was requested.
 
         :raises ContractExit: 75, or 76 if saving failed.
         """
-        reason = self._around.stop.reason
+        reason = self._context.stop.reason
         if not reason:
             return
         step = self._trainer.step
-        self._around.say(f"asked to stop by {reason} at step {step}")
+        self._context.say(f"asked to stop by {reason} at step {step}")
         self._report("stopping")
         try:
             if step > self._durable_step:
@@ -115,12 +117,12 @@ class Attempt:
         except ContractExit as error:
             lost = f"{step - self._durable_step} steps are lost: {error}"
             raise ContractExit(EXIT_STOPPED_LOSING_WORK, f"stopped on request, but {lost}") from error
-        self._report("stopping")  # once more: the last durable step is another now
+        self._report("stopping")  # again: last_durable_step has changed
         raise ContractExit(EXIT_STOPPED, f"stopped on request; step {self._durable_step} is durable")
 
     def _limit(self, call: int) -> int:
-        """Shorten a call so that it ends where something is due."""
-        step, settings, every = self._trainer.step, self._trainer.settings, self._cadence.every_steps
+        """Shorten a call so that it ends where a row or a checkpoint is due."""
+        step, settings, every = self._trainer.step, self._trainer.settings, self._schedule.every_steps
         ends = [settings.steps, (step // settings.eval_every + 1) * settings.eval_every]
         if every:
             ends.append((step // every + 1) * every)
@@ -131,7 +133,7 @@ class Attempt:
         measured = {"loss": round(loss, 6), "accuracy": round(accuracy, 6), **self._meter.measure(step, settings.steps)}
         is_last = step == settings.steps
         if self._meter.is_line_due() or is_last:
-            self._around.say(progress_line(step, settings.steps, measured))
+            self._context.say(progress_line(step, settings.steps, measured))
         if step % settings.eval_every == 0 or is_last:
             self._history.add(self._trainer.close_row())
         if self._is_save_due():
@@ -139,10 +141,10 @@ class Attempt:
         self._report("training", **measured)
 
     def _is_save_due(self) -> bool:
-        step, every, seconds = self._trainer.step, self._cadence.every_steps, self._cadence.every_seconds
+        step, every, seconds = self._trainer.step, self._schedule.every_steps, self._schedule.every_seconds
         if step == self._trainer.settings.steps:
             return False  # the final checkpoint follows at once
-        due_by_time = seconds > 0 and self._around.clock() - self._saved_at >= seconds
+        due_by_time = seconds > 0 and self._context.clock() - self._saved_at >= seconds
         return due_by_time or (every > 0 and step % every == 0)
 
     def _save(self, reason: str) -> None:
@@ -152,15 +154,15 @@ class Attempt:
         except OSError as error:
             raise ContractExit(EXIT_STORAGE, f"cannot save step {self._trainer.step}: {error}") from error
         self._durable_step = self._trainer.step
-        self._saved_at = self._around.clock()
+        self._saved_at = self._context.clock()
 
     def _report(self, state: str, **values: float) -> None:
         place = {"step": self._trainer.step, "total_steps": self._trainer.settings.steps}
-        self._around.reporter.progress(state, **place, last_durable_step=self._durable_step, **values)
+        self._context.reporter.progress(state, **place, last_durable_step=self._durable_step, **values)
 
 
 def next_call(steps: int, seconds: float) -> int:
-    """How many steps the next call may do: at most twice as many, and no more than fit into the longest call.
+    """Return the number of steps of the next call: at most twice as many, and no more than fit the longest call.
 
     :param steps: done by the last call.
     :param seconds: it took. The first one includes compiling, so growth starts slowly and catches up.

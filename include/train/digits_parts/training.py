@@ -1,4 +1,4 @@
-"""Training state, the loop, and what is saved: everything that a resumed run needs to continue bit for bit."""
+"""The training loop and its state: everything that a resumed run needs to continue bit for bit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from digits_data import Digits, Split, stream
-from digits_model import DigitsModel, optimizer
-from trc_contract import EXIT_DIVERGED, ContractExit
-from trc_report import write_atomically
-from trc_tensorflow import Chosen
+from digits_parts.data import Digits, Split, stream
+from digits_parts.model import DigitsModel, optimizer
+from trc.contract import EXIT_DIVERGED, ContractExit
+from trc.report import write_atomically
+from trc.tensorflow import Accelerator
 
 HISTORY = "history.jsonl"
 VARIABLES = "variables"
@@ -24,7 +24,7 @@ VARIABLES = "variables"
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that shapes the result. Two runs with equal settings and data end with equal weights on a CPU."""
+    """Everything that shapes the result: on a CPU equal settings and data end with equal weights."""
 
     steps: int
     batch_size: int
@@ -37,13 +37,13 @@ class Settings:
 class Trainer:
     """A model in training on one strategy.
 
-    :param chosen: strategy to train with.
+    :param accelerator: where to train.
     :param digits: data set.
     :param settings: what shapes the run.
     """
 
-    def __init__(self, chosen: Chosen, digits: Digits, settings: Settings) -> None:
-        self._strategy = chosen.strategy
+    def __init__(self, accelerator: Accelerator, digits: Digits, settings: Settings) -> None:
+        self._strategy = accelerator.strategy
         self._digits = digits
         self.settings = settings
         self.history: list[dict[str, Any]] = []
@@ -72,7 +72,7 @@ class Trainer:
         return float(accuracy), int(step)
 
     def variables(self) -> dict[str, Any]:
-        """Every variable of the run by a stable name: what equality of two runs means."""
+        """Every variable of the run by a stable name: two runs are equal if these are."""
         named = {variable.path: variable.value for variable in self.model.variables + self._optimizer.variables}
         return {**named, "tally": self._tally, "best": self._best}
 
@@ -88,7 +88,7 @@ class Trainer:
         write_atomically(directory / HISTORY, history_bytes(self.history))
 
     def restore(self, directory: Path) -> None:
-        """Take over a state that :meth:`save` wrote."""
+        """Load a state that :meth:`save` wrote."""
         status = tf.train.Checkpoint(variables=self.variables()).read(str(directory / VARIABLES))
         status.assert_consumed()
         self.history = [json.loads(line) for line in (directory / HISTORY).read_text().splitlines()]

@@ -1,7 +1,7 @@
 """The contract between the pipeline and a training script, as a library: standard library only, any framework.
 
-A script is told what to do by environment variables that start with ``TRC_`` and answers with files and its exit
-status. Nothing here is compulsory: a shell script that reads ``$TRC_OUTPUT_DIR`` fulfils the contract as well.
+The pipeline passes environment variables that start with ``TRC_``; the script answers with files and its exit status.
+Nothing here is compulsory: a shell script that reads ``$TRC_OUTPUT_DIR`` fulfils the contract as well.
 Run by hand, without any ``TRC_`` variable, every value has a default and the same script works.
 
 The prefix is ours on purpose: ``TPU_NAME``, ``TPU_WORKER_ID`` and the like mean something to TensorFlow, JAX and
@@ -46,7 +46,7 @@ class ContractExit(Exception):
 
 @dataclass(frozen=True)
 class Contract:
-    """What the pipeline asks of this attempt; defaults apply outside it.
+    """The ``TRC_`` variables of this attempt; outside the pipeline defaults apply.
 
     :param run_id: name of the run, equal for all its attempts.
     :param attempt: which start of the run this is, from 1.
@@ -169,7 +169,7 @@ class StopRequest:
 
     @property
     def reason(self) -> str:
-        """Empty while the script may go on."""
+        """Why the script should stop; empty while it may continue."""
         contract = self._contract
         if self._signal:
             return self._signal

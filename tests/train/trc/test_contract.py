@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.train.digits_process import SCRIPTS
-from trc_contract import EXIT_BAD_CONFIG, Contract, ContractExit, StopRequest
-from trc_report import Reporter, write_atomically, write_json
+from trc.contract import EXIT_BAD_CONFIG, Contract, ContractExit, StopRequest
 
 
 def contract(**variables: str) -> Contract:
@@ -130,49 +128,7 @@ def test_losing_the_terminal_does_not_ask_to_stop() -> None:
     assert stop.reason == ""
 
 
-def test_a_file_is_replaced_in_one_step_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """The directory is made, the content is the new one, and no temporary file remains."""
-    path = tmp_path / "new" / "file"
-    write_atomically(path, b"old")
-    write_atomically(path, b"new", durable=False)
-    assert path.read_bytes() == b"new"
-    assert [entry.name for entry in path.parent.iterdir()] == ["file"]
-
-
-def test_what_is_not_json_is_refused_and_the_old_file_stays(tmp_path: Path) -> None:
-    """A loss of NaN raises instead of leaving a file that no JSON parser reads."""
-    write_json(tmp_path / "metrics.json", {"loss": 1.0})
-    with pytest.raises(ValueError, match="JSON"):
-        write_json(tmp_path / "metrics.json", {"loss": float("nan")})
-    assert json.loads((tmp_path / "metrics.json").read_text()) == {"loss": 1.0}
-
-
-def test_progress_keeps_what_was_said_before(tmp_path: Path) -> None:
-    """A report of the state alone does not forget the step; the result carries the status and the exit code."""
-    reporter = Reporter(contract(OUTPUT_DIR=str(tmp_path), ATTEMPT="2"), now=lambda: 1234.5678)
-    reporter.progress("training", step=10, total_steps=20)
-    reporter.progress("saving")
-    progress = json.loads((tmp_path / "progress.json").read_text())
-    assert progress.pop("pid") > 0
-    assert progress == {
-        "schema_version": 1,
-        "attempt": 2,
-        "state": "saving",
-        "time": 1234.568,
-        "step": 10,
-        "total_steps": 20,
-    }
-    reporter.result("stopped", 75, message="on request")
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert (result["status"], result["exit_code"], result["attempt"], result["message"]) == (
-        "stopped",
-        75,
-        2,
-        "on request",
-    )
-
-
-@pytest.mark.parametrize("name", ["trc_contract", "trc_report", "trc_crc32c", "trc_checkpoint", "hello"])
+@pytest.mark.parametrize("name", ["trc/contract", "trc/report", "trc/crc32c", "trc/checkpoint", "hello"])
 def test_the_library_parses_with_the_oldest_python_of_a_tpu_vm(name: str) -> None:
     """The framework-neutral files use no syntax newer than Python 3.8."""
     source = (SCRIPTS / f"{name}.py").read_text()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from trc_contract import EXIT_NO_ACCELERATOR, ContractExit
-from trc_tensorflow import choose_strategy, tpu_target
+from trc.contract import EXIT_NO_ACCELERATOR, ContractExit
+from trc.tensorflow import choose_strategy, tpu_target
 
 
 class StubTensorFlow:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from google.cloud import storage
+from google.cloud.storage import Bucket
 
 from localcloud.server import LocalCloudConfig
 from localcloud.testing import BackgroundCloud, storage_bucket
 from tests.train.digits_process import DigitsRun
 
-import digits_data  # isort: skip
-from trc_contract import EXIT_BAD_DATA, ContractExit  # isort: skip
-from trc_storage import fetch  # isort: skip
+from digits_parts import data  # isort: skip
+from trc.contract import EXIT_BAD_DATA, ContractExit  # isort: skip
+from trc.storage import fetch  # isort: skip
 
 BUCKET = "trc-local"
 
@@ -31,12 +31,12 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backgroun
 
 
 @pytest.fixture
-def bucket(cloud: BackgroundCloud) -> storage.Bucket:
+def bucket(cloud: BackgroundCloud) -> Bucket:
     """The bucket of the grant."""
     return storage_bucket(cloud.endpoints.storage_api_endpoint, BUCKET)
 
 
-def put(bucket: storage.Bucket, prefix: str, directory: Path) -> str:
+def put(bucket: Bucket, prefix: str, directory: Path) -> str:
     """Upload a directory; returns its URI."""
     for folder, _, names in os.walk(directory):
         for name in names:
@@ -47,11 +47,11 @@ def put(bucket: storage.Bucket, prefix: str, directory: Path) -> str:
 
 def data_set(path: Path) -> None:
     """Write the packaged data set as an ``.npz`` file."""
-    images, labels = digits_data.read_csv(digits_data.packaged_csv())
+    images, labels = data.read_csv(data.packaged_csv())
     np.savez_compressed(path, images=images, labels=labels)
 
 
-def test_objects_below_a_prefix_keep_their_names(bucket: storage.Bucket, tmp_path: Path) -> None:
+def test_objects_below_a_prefix_keep_their_names(bucket: Bucket, tmp_path: Path) -> None:
     """A prefix is a folder: what only begins alike is not fetched, and a single object is a file of its name."""
     for name in ("data/a.txt", "data/deep/b.txt", "data2/c.txt"):
         bucket.blob(name).upload_from_string(name)
@@ -62,7 +62,7 @@ def test_objects_below_a_prefix_keep_their_names(bucket: storage.Bucket, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["data/../../escaped.txt", "data//etc/passwd"])
-def test_no_object_leaves_the_directory(bucket: storage.Bucket, tmp_path: Path, name: str) -> None:
+def test_no_object_leaves_the_directory(bucket: Bucket, tmp_path: Path, name: str) -> None:
     """A hostile object name ends the script with 65 before anything is written."""
     bucket.blob(name).upload_from_string("x")
     with pytest.raises(ContractExit, match="outside its directory") as refused:
@@ -79,18 +79,18 @@ def test_nothing_to_read_is_bad_data(cloud: BackgroundCloud, tmp_path: Path, uri
     assert refused.value.code == EXIT_BAD_DATA
 
 
-def test_data_set_in_a_bucket_is_the_same_data_set(bucket: storage.Bucket, tmp_path: Path) -> None:
+def test_data_set_in_a_bucket_is_the_same_data_set(bucket: Bucket, tmp_path: Path) -> None:
     """Read by its URI or from the folder that holds it, it has the digest of the packaged one."""
     (tmp_path / "data").mkdir()
     data_set(tmp_path / "data" / "digits.npz")
     uri = put(bucket, "data", tmp_path / "data")
-    packaged = digits_data.load("").digest
-    assert [digits_data.load(f"{uri}/digits.npz").digest, digits_data.load(uri).digest] == [packaged] * 2
+    packaged = data.load("").digest
+    assert [data.load(f"{uri}/digits.npz").digest, data.load(uri).digest] == [packaged] * 2
 
 
 @pytest.mark.slow
 def test_champion_and_candidate_are_measured_on_the_same_examples(
-    bucket: storage.Bucket, run: DigitsRun, undisturbed: DigitsRun, tmp_path: Path
+    bucket: Bucket, run: DigitsRun, undisturbed: DigitsRun, tmp_path: Path
 ) -> None:
     """A run that gets a model to compete with reports what that model reaches on the run's own test images."""
     (tmp_path / "data").mkdir()

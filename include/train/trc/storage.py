@@ -9,7 +9,7 @@ import importlib
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from trc_contract import EXIT_BAD_CONFIG, EXIT_BAD_DATA, EXIT_STORAGE, ContractExit
+from trc.contract import EXIT_BAD_CONFIG, EXIT_BAD_DATA, EXIT_STORAGE, ContractExit
 
 _TIMEOUT = 60.0  # seconds of silence
 

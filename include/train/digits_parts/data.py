@@ -19,8 +19,8 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from trc_contract import EXIT_BAD_CONFIG, EXIT_BAD_DATA, ContractExit
-from trc_storage import fetch
+from trc.contract import EXIT_BAD_CONFIG, EXIT_BAD_DATA, ContractExit
+from trc.storage import fetch
 
 GREY_LEVELS = 16.0
 SIDE = 8

@@ -1,0 +1,1 @@
+"""The parts of digits.py: data, model, training, one attempt of a run, export."""

@@ -1,0 +1,1 @@
+"""The library of the script contract: copy what you need into your own project."""
