@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from google.cloud import storage
 
 T = TypeVar("T")
-_PATIENCE = 60.0
+PATIENCE = 240.0
+"""Seconds until a wait is given up: far more than it takes on a slow machine. When all is well nothing waits for it."""
 _POLL = 0.02
 
 
-def eventually(probe: Callable[[], T], wanted: Callable[[T], bool], seconds: float = 30.0, poll: float = _POLL) -> T:
+def eventually(
+    probe: Callable[[], T], wanted: Callable[[T], bool], seconds: float = PATIENCE, poll: float = _POLL
+) -> T:
     """Call ``probe`` until ``wanted`` accepts its result, and return that.
 
     :param seconds: how long at most.
@@ -39,7 +42,9 @@ def eventually(probe: Callable[[], T], wanted: Callable[[T], bool], seconds: flo
     return result
 
 
-async def eventually_async(probe: Callable[[], Awaitable[T]], wanted: Callable[[T], bool], seconds: float = 30.0) -> T:
+async def eventually_async(
+    probe: Callable[[], Awaitable[T]], wanted: Callable[[T], bool], seconds: float = PATIENCE
+) -> T:
     """Do the same as :func:`eventually` with a coroutine, on the running loop."""
     deadline = time.monotonic() + seconds
     while not wanted(result := await probe()):
@@ -73,7 +78,7 @@ class BackgroundCloud:
     """A :class:`LocalCloud` in a thread with an event loop of its own; a plain context manager.
 
     :param config: how to start it.
-    :raises TimeoutError: on entry or exit, if it takes more than a minute.
+    :raises TimeoutError: on entry or exit, if it takes longer than :data:`PATIENCE`.
     """
 
     def __init__(self, config: LocalCloudConfig) -> None:
@@ -100,7 +105,7 @@ class BackgroundCloud:
 
     def _stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_PATIENCE)
+        self._thread.join(PATIENCE)
         self._loop.close()
 
     @property
@@ -110,7 +115,7 @@ class BackgroundCloud:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the cloud's loop and return its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
 
     def call(self, function: Callable[[], T]) -> T:
         """Call a plain function on the cloud's loop: its state belongs to that thread."""

@@ -64,24 +64,24 @@ def postgresql() -> Iterator[str]:
 def _serve(folder: Path, port: int, user: str | None, log: int) -> Iterator[str]:
     data = folder / "data"
     create = [program("initdb", "postgresql", _PLACES), "-D", str(data), "-U", "airflow", "-A", "trust", "--no-sync"]
-    subprocess.run(create, user=user, cwd=folder, stdout=log, stderr=log, check=True, timeout=120)
+    subprocess.run(create, user=user, cwd=folder, stdout=log, stderr=log, check=True)
     options = [word for name, value in _QUICK.items() for word in ("-c", f"{name}={value}")]
     where = ["-D", str(data), "-p", str(port), "-k", str(folder), "-c", "listen_addresses=127.0.0.1"]
     command = [program("postgres", "postgresql", _PLACES), *where, *options]
     server = subprocess.Popen(command, user=user, cwd=folder, stdout=log, stderr=log, start_new_session=True)
     try:
-        eventually(lambda: _ready(server, port), bool, 90.0)
+        eventually(lambda: _ready(server, port), bool)
         yield f"postgresql+psycopg2://airflow@127.0.0.1:{port}/postgres"
     finally:
         server.send_signal(signal.SIGQUIT)  # its quickest way to end by which no shared memory is left
-        server.wait(60)
+        server.wait(240)
 
 
 def _ready(server: subprocess.Popen[bytes], port: int) -> bool:
     if server.poll() is not None:
         raise AssertionError(f"PostgreSQL has ended with code {server.returncode}")
     check = [program("pg_isready", "postgresql-client", _PLACES), "-q", "-h", "127.0.0.1", "-p", str(port)]
-    return subprocess.run(check, timeout=30).returncode == 0
+    return subprocess.run(check).returncode == 0
 
 
 @contextlib.contextmanager
@@ -93,11 +93,11 @@ def redis() -> Iterator[str]:
         command = [program("redis-server", "redis-server"), *options, "--dir", folder]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
         try:
-            eventually(lambda: _listens(server, port), bool, 60.0)
+            eventually(lambda: _listens(server, port), bool)
             yield f"redis://127.0.0.1:{port}/0"
         finally:
             server.terminate()
-            server.wait(60)
+            server.wait(240)
 
 
 def _listens(server: subprocess.Popen[bytes], port: int) -> bool:

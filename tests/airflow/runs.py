@@ -19,7 +19,7 @@ from tests.airflow.stack import Stack
 from tests.compose.rest import Client
 from tests.dags.evidence import BUCKET, bucket
 
-PATIENCE = 300.0
+PATIENCE = 900.0
 """Seconds for whatever has to happen: many runs share two slow cores. Nothing waits that long when all is well."""
 POLL = 2.0
 """Seconds between two looks: each is work for the api-server, and a dozen runs are looked at."""

@@ -20,7 +20,7 @@ from tests.airflow.stage import Stage, together
 from tests.airflow.variants import BROKEN, CELERY, PAUSED, REMOVED, TIMED, TRAIN, WORKING
 
 # The first test waits for Airflow to come up, and for its story among all the others.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 SEEN_LATE = 60.0
 """Seconds that the ledger may have more than the meter where nobody of ours was there when a TPU came or went: it

@@ -20,7 +20,7 @@ from tests.airflow.stage import Stage
 from tests.airflow.variants import CELERY, OVERRUN, TRAIN, WORKING
 from tests.faults.cells import ALL_KILLS, Cell, reason_against
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(2400)]
 
 OBSERVED = 240.0
 """Seconds that the ledger may have more than the meter: Airflow itself needs a minute or two to miss a worker."""

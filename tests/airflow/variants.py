@@ -37,7 +37,7 @@ _SOON: Change = (
 )
 _TIMEOUT: Change = (
     'task_id="train", **session',
-    'task_id="train", execution_timeout=timedelta(seconds=15), **session',
+    'task_id="train", execution_timeout=timedelta(seconds=60), **session',
 )
 _BY_CELERY: Change = (
     "    params=train_params(),\n",

@@ -33,7 +33,7 @@ from airflow_tpu.lifecycle.wait import Pace
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.reservations import ReservationStore
 from airflow_tpu.stores.runs import RunStore
-from localcloud.testing import BackgroundCloud, eventually
+from localcloud.testing import PATIENCE, BackgroundCloud, eventually
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 BUCKET = "trc-local"
@@ -43,7 +43,8 @@ ROOT = f"gs://{BUCKET}/{DEFAULT_PREFIX}"
 ZONE = "us-central1-f"
 PARENT = f"projects/local-project/locations/{ZONE}"
 KEY = RunKey("tpu_train", "manual__2026-01-01T00:00:00+00:00")
-QUICK = CallTiming(answer=1.0, retry=3.0, pause=0.02)
+QUICK = CallTiming(answer=60.0, retry=120.0, pause=0.02)
+"""Try again soon, but never because the machine is slow: a call that is made twice would be counted twice."""
 FORM = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
 """The least that a person has to ask for."""
 
@@ -65,8 +66,8 @@ def context(key: RunKey = KEY, **more: Any) -> Context:
     return cast(Context, {"ti": instance, "dag_run": dag_run, **more})
 
 
-def pace(seconds: float = 20.0) -> Pace:
-    """Look often, give up soon."""
+def pace(seconds: float = PATIENCE) -> Pace:
+    """Look often; give up after so many seconds."""
     return Pace(0.05, now() + dt.timedelta(seconds=seconds))
 
 

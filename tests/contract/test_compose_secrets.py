@@ -43,5 +43,5 @@ def make_secrets(directory: Path, **given: str) -> dict[str, str]:
     for name in ("secrets", "ui", "database", "broker"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(SCRIPT), str(directory)]
-    subprocess.run(command, env=given, check=True, timeout=60)
+    subprocess.run(command, env=given, check=True)
     return {path.relative_to(directory).as_posix(): path.read_text("utf-8") for path in directory.glob("*/*")}

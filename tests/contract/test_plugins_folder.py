@@ -40,7 +40,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     }
     command = [sys.executable, "-c", PROBE]
-    probe = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, timeout=180)
+    probe = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True)
     assert probe.returncode == 0, probe.stderr
     (line,) = (line for line in probe.stdout.splitlines() if line.startswith("PROBE "))
     result: dict[str, Any] = json.loads(line.removeprefix("PROBE "))

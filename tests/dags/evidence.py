@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from google.cloud import storage
@@ -11,7 +12,21 @@ from google.cloud import storage
 from localcloud.testing import BackgroundCloud, storage_bucket
 
 BUCKET = "trc-local"
+SAME = dt.timedelta(seconds=0.5)
+"""How far two notes of one instant may be apart: those of the API's clock are made one after the other."""
+
+LOOKS = 6
+"""Looks at the API after the end of a TPU until the ledger has it ended, at most."""
+
 Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A time from one instant to another."""
+
+    start: dt.datetime
+    end: dt.datetime
 
 
 def bucket(cloud: BackgroundCloud) -> storage.Bucket:
@@ -43,13 +58,59 @@ def events(cloud: BackgroundCloud, kind: str) -> list[Event]:
 def ledger_seconds(cloud: BackgroundCloud) -> float:
     """READY seconds of all incarnations as the ledger has them."""
     spans = [(event["ready_at"], event["ended_at"]) for event in events(cloud, "closed") if event["ready_at"]]
-    instants = [(dt.datetime.fromisoformat(start), dt.datetime.fromisoformat(end)) for start, end in spans]
-    return sum((end - start).total_seconds() for start, end in instants)
+    return sum((instant(end) - instant(start)).total_seconds() for start, end in spans)
 
 
 def metered_seconds(cloud: BackgroundCloud) -> float:
     """READY seconds of all nodes as the local cloud's meter has them."""
     return float(cloud.meter()["ready_seconds"])
+
+
+def check_books(cloud: BackgroundCloud) -> None:
+    """Every incarnation is closed, from no later than the meter's start to no earlier than its end, and hardly longer.
+
+    Hardly longer is counted in looks at the API, not in seconds: how far apart two looks are says something of the
+    machine, how many a loss takes to be noticed says something of the code.
+
+    :raises AssertionError: the ledger and the meter disagree.
+    """
+    opened = {event["node_id"]: event for event in events(cloud, "opened")}
+    closed = {event["node_id"]: event for event in events(cloud, "closed")}
+    assert set(closed) == set(opened)
+    charged = {name: spans for name, spans in ready_spans(cloud).items() if name in opened}
+    assert {name for name, event in closed.items() if event["ready_at"]} == set(charged)
+    for name, spans in charged.items():
+        check_span(cloud, opened[name], closed[name], spans)
+
+
+def check_span(cloud: BackgroundCloud, opened: Event, closed: Event, spans: list[Span]) -> None:
+    """Compare one *closed* event with what the meter has of its node."""
+    booked = Span(instant(closed["ready_at"]), instant(closed["ended_at"]))
+    start, end = spans[0].start, max(span.end for span in spans)
+    assert instant(opened["requested_at"]) <= booked.start <= start + SAME, (closed, spans)
+    assert end - SAME <= booked.end, (closed, spans)
+    late = [at for at in looks(cloud) if end < at <= booked.end]
+    assert len(late) <= LOOKS, (closed, spans, late)
+    if closed["time_source"] == "api":
+        assert abs(booked.start - start) <= SAME, (closed, spans)
+        assert abs(booked.end - end) <= SAME, (closed, spans)
+
+
+def ready_spans(cloud: BackgroundCloud) -> dict[str, list[Span]]:
+    """From when to when each node was READY as the meter has it, by the node's id; nothing of one that never was."""
+    rows = [(row["name"].rpartition("/")[2], row["ready"]) for row in cloud.meter()["nodes"] if row["ready"]]
+    return {name: [Span(instant(span["start"]), instant(span["end"])) for span in spans] for name, spans in rows}
+
+
+def looks(cloud: BackgroundCloud) -> list[dt.datetime]:
+    """When the API was asked for what there is."""
+    calls = cloud.call(lambda: cloud.cloud.dump(calls=True))["audit"]
+    return [instant(call["at"]) for call in calls if call["method"].startswith(("Tpu/Get", "Tpu/List"))]
+
+
+def instant(text: str) -> dt.datetime:
+    """An instant of the ledger or of the meter."""
+    return dt.datetime.fromisoformat(text)
 
 
 def api_calls(cloud: BackgroundCloud) -> dict[str, int]:

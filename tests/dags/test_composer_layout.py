@@ -69,7 +69,7 @@ class Layout:
     def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run Python there, far from the checkout."""
         command = [sys.executable, *arguments]
-        options = {"env": self.environment(), "cwd": "/", "capture_output": True, "text": True, "timeout": 200}
+        options = {"env": self.environment(), "cwd": "/", "capture_output": True, "text": True}
         return subprocess.run(command, check=False, **options)  # type: ignore[call-overload,no-any-return]
 
     def files(self) -> dict[str, bytes]:
@@ -84,7 +84,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     root = tmp_path_factory.mktemp("composer")
     found = Layout(root, root / "site", root / "gcs" / "dags")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(root / "dist")]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = (root / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(found.wheel)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from localcloud.testing import BackgroundCloud, eventually
-from localcloud.vm.progress import latest_step
-from tests.dags.evidence import events, ledger_seconds, metered_seconds, names_left, objects, upload
+from localcloud.vm.progress import latest_step, paths_named
+from tests.dags.evidence import check_books, events, metered_seconds, names_left, objects, upload
 
 pytestmark = pytest.mark.slow
 
@@ -26,12 +26,15 @@ output = pathlib.Path(os.environ["TRC_OUTPUT_DIR"])
 steps = 80 if os.environ["TRC_ATTEMPT"] == "1" else 5
 print("begin attempt", os.environ["TRC_ATTEMPT"], flush=True)
 for step in range(steps):
+    while step == 40 and not (output / "go").exists():
+        time.sleep(0.03)
     print(f"step {step} done", flush=True)
     (output / "new.json").write_text(json.dumps({"step": step}))
     os.replace(output / "new.json", output / "progress.json")
     time.sleep(0.03)
 (output / "model.txt").write_text("trained")
 """
+"""The first attempt waits half-way for the file ``go``: however slow the machine is, it is not over too soon."""
 
 
 def steps_logged(log: str) -> list[int]:
@@ -44,21 +47,23 @@ def at_step(cloud: BackgroundCloud, step: int, action: Callable[[], object]) -> 
     """Do something beside the block, as soon as the training on a TPU VM has reached a step."""
 
     def watch() -> None:
-        eventually(lambda: latest_step(cloud.cloud.config.state_dir / "vm"), lambda found: found >= step, 90.0)
+        eventually(lambda: latest_step(cloud.cloud.config.state_dir / "vm"), lambda found: found >= step)
         action()
 
     with ThreadPoolExecutor(1) as pool:
         watching = pool.submit(watch)
         yield
-        watching.result(10.0)
+        watching.result()
 
 
-def drop_connections(cloud: BackgroundCloud) -> None:
-    """Cut every SSH connection to every TPU VM; processes live on."""
+def cut(cloud: BackgroundCloud) -> None:
+    """Cut every SSH connection to every TPU VM, then let the training come to its end; processes live on."""
     for row in cloud.snapshot()["nodes"]:
         crew = cloud.call(lambda name=row["name"]: cloud.cloud.worker_pool.workers_of(name))  # type: ignore[misc]
         assert crew is not None
         cloud.run(crew.each(lambda worker: worker.drop()))
+    for path in paths_named("progress.json", cloud.cloud.config.state_dir / "vm"):
+        path.with_name("go").touch()
 
 
 @pytest.mark.parametrize("inline", ["30", "0"], ids=["worker", "triggerer"])
@@ -68,7 +73,7 @@ def test_connection_cut_in_mid_run(
     """The training goes on, the log continues from the exact byte, once, and the task spends no try."""
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS", inline)
     script = upload(cloud, "scripts/steps.py", STEPS)
-    with at_step(cloud, 20, lambda: drop_connections(cloud)):
+    with at_step(cloud, 20, lambda: cut(cloud)):
         outcome = run_dag("tpu_train_deferring", VARIANTS, script=script, provisioning="node")
     assert outcome.state == "success", outcome.log[-4000:]
     assert "lost sight of the run" in outcome.library_log
@@ -88,7 +93,7 @@ def test_preemption_in_mid_run(cloud: BackgroundCloud, run_dag: Run, provisionin
     assert outcome.tries["create"] == 1
     assert [event["end_reason"] for event in events(cloud, "closed")] == ["preempted", "finished"]
     assert len(events(cloud, "opened")) == 2
-    assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) < 8.0
+    check_books(cloud)
     assert steps_logged(outcome.log)[-5:] == list(range(5))
     assert names_left(cloud) == []
     assert cloud.cloud.faults.unused() == []
@@ -113,7 +118,7 @@ def test_preemption_while_deferred(cloud: BackgroundCloud, run_dag: Run, monkeyp
     assert outcome.state == "success", outcome.log[-4000:]
     assert outcome.tries["train"] == 2
     assert [event["end_reason"] for event in events(cloud, "closed")] == ["preempted", "finished"]
-    assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) < 8.0
+    check_books(cloud)
     assert names_left(cloud) == []
 
 
@@ -129,7 +134,7 @@ def test_stock_out_is_waited_for(cloud: BackgroundCloud, run_dag: Run) -> None:
         outcome.log,
     )
     assert [event["end_reason"] for event in events(cloud, "closed")] == ["never-ready", "finished"]
-    assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) < 3.0
+    check_books(cloud)
 
 
 def test_stock_out_is_walked_around(cloud: BackgroundCloud, run_dag: Run) -> None:
@@ -150,7 +155,7 @@ def test_stock_out_is_walked_around(cloud: BackgroundCloud, run_dag: Run) -> Non
     ends = [event["end_reason"] for event in events(cloud, "closed")]
     assert ends == ["never-ready", "never-ready", "finished"]
     assert outcome.xcom["create"]["zone"] == "us-central1-a"
-    assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) < 3.0
+    check_books(cloud)
     assert names_left(cloud) == []
 
 
@@ -162,7 +167,7 @@ def test_ready_and_never_reachable_is_charged(cloud: BackgroundCloud, run_dag: R
     assert outcome.tasks["create"] == "failed"
     assert "another host key" in outcome.log
     assert metered_seconds(cloud) > 0.0
-    assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) < 5.0
+    check_books(cloud)
     assert names_left(cloud) == []
 
 

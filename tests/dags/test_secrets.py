@@ -63,7 +63,7 @@ def _read(path: Path) -> str:
 def look_at_the_run(cloud: BackgroundCloud) -> dict[str, list[str]]:
     """What can be seen while the script runs; then let it end."""
     disks = cloud.cloud.config.state_dir / "vm"
-    eventually(lambda: latest_step(disks), lambda step: step == 1, 90.0)
+    eventually(lambda: latest_step(disks), lambda step: step == 1)
     records = cloud.call(lambda: list(cloud.cloud.state.nodes.records.values()))
     seen = {
         "command lines": command_lines(),

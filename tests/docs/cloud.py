@@ -28,7 +28,7 @@ def node(node_id: str) -> None:
     wanted = tpu_v2.Node(accelerator_type="v2-8", runtime_version="tpu-ubuntu2204-base")
     client.create_node(parent=parent, node_id=node_id, node=wanted)
     name = f"{parent}/nodes/{node_id}"
-    eventually(lambda: client.get_node(name=name).state.name, lambda state: state == "READY", 90.0)
+    eventually(lambda: client.get_node(name=name).state.name, lambda state: state == "READY")
 
 
 def fault(path: str) -> None:

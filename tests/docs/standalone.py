@@ -25,7 +25,7 @@ python scripts/connections.py .localcloud/endpoints.json "$HOME"
 exec airflow standalone
 """
 ENDED = {"success", "failed"}
-PATIENCE = 400.0
+PATIENCE = 900.0
 
 
 def up() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts.whole_chain import ROOT, Place
+from tests.scripts.whole_chain import PATIENCE, ROOT, Place
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE)]
 
 
 @pytest.fixture

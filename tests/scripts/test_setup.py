@@ -14,7 +14,7 @@ def setup(venv: Path, *arguments: str, **environment: str) -> subprocess.Complet
     """Run scripts/setup for an environment in another place."""
     variables = {**os.environ, "VENV": str(venv), **environment}
     command = [str(ROOT / "scripts" / "setup"), *arguments]
-    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=variables, capture_output=True, text=True)
 
 
 def fake_python(folder: Path, version: str) -> Path:

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.scripts.whole_chain import Place, free_port
+from tests.scripts.whole_chain import PATIENCE, Place, free_port
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE)]
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_airflow_comes_up_on_loopback_only_and_goes_down_without_a_trace(place: 
     first = place.run("up")
     assert first.returncode == 0, first.stdout[-6000:]
     url = f"http://127.0.0.1:{place.port}/api/v2/monitor/health"
-    with urllib.request.urlopen(url, timeout=60) as answer:
+    with urllib.request.urlopen(url, timeout=240) as answer:
         assert {part["status"] for part in json.load(answer).values()} == {"healthy"}
     assert {address.removeprefix("::ffff:").split(".")[0] for address in listening(place)} == {"127"}
     assert "already up" in place.run("up").stdout

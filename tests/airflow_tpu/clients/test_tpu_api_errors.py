@@ -12,7 +12,7 @@ from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.clients.tpu_retry import CallTiming
 from airflow_tpu.consequences import MAY_BE_CREATED, NOTHING_CREATED
 from airflow_tpu.core.tpu.resource_name import ResourceName
-from localcloud.testing import eventually_async
+from localcloud.testing import PATIENCE, eventually_async
 from tests.airflow_tpu.conftest import Open
 from tests.airflow_tpu.site import PARENT, Site
 
@@ -143,10 +143,10 @@ async def test_endless_503_is_transient(site: Site) -> None:
 async def test_hanging_call_ends_by_its_own_timeout(site: Site) -> None:
     """A call that is never answered ends after its time and is tried again."""
     site.cloud.add_fault("tpu.call", {"method": "GetNode"}, action="hang")
-    async with site.client(CallTiming(answer=0.3, retry=5.0, pause=0.02)) as client:
+    async with site.client(CallTiming(answer=0.3, retry=PATIENCE, pause=0.02)) as client:
         with pytest.raises(errors.ResourceNotFound):
             await client.node(NODE)
-    assert len(site.calls("GetNode")) == 2
+    assert len(site.calls("GetNode")) >= 2  # on a slow machine an answer may be too late once more
 
 
 async def test_api_that_is_away_is_transient(site: Site) -> None:

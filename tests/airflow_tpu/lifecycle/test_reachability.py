@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import Any
 
 import pytest
 
@@ -15,6 +15,7 @@ from airflow_tpu.lifecycle.loss import lost_state
 from airflow_tpu.lifecycle.reachability import Access, arrive
 from airflow_tpu.lifecycle.wait import until_ready
 from localcloud.testing import eventually_async
+from localcloud.vm.ssh_keys import parse_ssh_keys
 from tests.airflow_tpu.site import KEY, PARENT, Site, pace
 
 NODE_ID = KEY.node_id(1)
@@ -39,16 +40,31 @@ async def test_arrives_when_a_command_has_run(site: Site, client: TPUClient) -> 
     assert address.host_key == (await client.host_keys(NODE))[0]
 
 
-@pytest.mark.parametrize("late", [{"refuse_seconds": 0.6}, {"key_late_seconds": 0.6}], ids=["sshd", "key"])
+def let_in(site: Site) -> None:
+    """Let the workers listen, and give them the keys of the metadata."""
+    crew = site.cloud.call(lambda: site.cloud.cloud.fleet.crew(NODE))
+    keys = parse_ssh_keys(site.cloud.call(lambda: dict(site.cloud.cloud.state.node(NODE_ID).template.metadata)))
+    assert crew is not None
+    site.cloud.run(crew.each(lambda worker: worker.accept()))
+    site.cloud.run(crew.each(lambda worker: worker.set_keys(keys)))
+
+
+@pytest.mark.parametrize("late", ["refuse_seconds", "key_late_seconds"])
 async def test_late_sshd_or_key_is_waited_for(
-    site: Site, client: TPUClient, late: dict[str, Any], caplog: pytest.LogCaptureFixture
+    site: Site, client: TPUClient, late: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Connections refused and keys denied right after READY are normal, and said."""
     caplog.set_level(logging.INFO, "airflow_tpu")
-    site.cloud.add_fault("vm.ssh", **late)
-    arrival, _ = await arrive(client, await site.ensure(client), site.access, pace())
+    site.cloud.cloud.faults.add({"point": "vm.ssh", "params": {late: 600}})
+    arriving = asyncio.create_task(arrive(client, await site.ensure(client), site.access, pace()))
+
+    async def refused() -> bool:
+        return said(caplog, "is not reachable yet")
+
+    await eventually_async(refused, bool)
+    let_in(site)
+    arrival, _ = await arriving
     assert arrival.view.node_id == NODE_ID
-    assert said(caplog, "is not reachable yet")
     assert site.cloud.cloud.faults.unused() == []
 
 

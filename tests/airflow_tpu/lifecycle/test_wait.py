@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from airflow_tpu.lifecycle.release import request_delete
 from airflow_tpu.lifecycle.target import Target
 from airflow_tpu.lifecycle.wait import not_before, until_gone, until_ready, within
 from localcloud.rules.settings import Latencies
-from localcloud.testing import eventually_async
+from localcloud.testing import PATIENCE, eventually_async
 from tests.airflow_tpu.conftest import Open
 from tests.airflow_tpu.site import KEY, ZONE, Site, now, pace
 
@@ -50,19 +51,26 @@ def metered(site: Site, edge: str) -> dt.datetime:
     return dt.datetime.fromisoformat(site.cloud.meter()["nodes"][0]["ready"][0][edge])
 
 
+async def requests(site: Site) -> list[str]:
+    """State of every queued resource."""
+    return list(site.queued().values())
+
+
 async def test_direct_node_is_ready_by_the_api_s_clock(site: Site, client: TPUClient) -> None:
     """The end of a direct node's operation says since when it is charged."""
     arrival = await until_ready(client, await site.ensure(client), pace())
     assert arrival.view.node_id == NODE_ID
     assert arrival.source is TimeSource.API
-    assert abs(arrival.ready_at - metered(site, "start")) < dt.timedelta(milliseconds=50)
+    assert abs(arrival.ready_at - metered(site, "start")) < dt.timedelta(seconds=0.5)
 
 
 async def test_queued_node_is_ready_no_later_than_charged(site: Site, client: TPUClient) -> None:
     """The API has no such time for a queued resource: it is counted from the last look before, never too little."""
     arrival = await until_ready(client, await site.ensure(client, queued=True), pace())
     assert arrival.source is TimeSource.OBSERVED
-    assert dt.timedelta(0) <= metered(site, "start") - arrival.ready_at < dt.timedelta(seconds=2)
+    assert arrival.ready_at <= metered(site, "start")
+    looks = [dt.datetime.fromisoformat(call["at"]) for call in site.calls("ListNodes")]
+    assert len([at for at in looks if arrival.ready_at < at < metered(site, "start")]) <= 1  # the last look itself
 
 
 @BOTH
@@ -110,7 +118,7 @@ async def test_node_that_does_not_get_well_is_given_up(site: Site, client: TPUCl
     target = await site.ensure(client)
     await eventually_async(lambda: client.nodes(), lambda found: any("UNHEALTHY" in n.health for n in found.items))
     with pytest.raises(HostLost, match=r"UNHEALTHY_MAINTENANCE.*replaced"):
-        await until_ready(client, target, replace(pace(120.0), sick=0.2))
+        await until_ready(client, target, replace(pace(), sick=0.2))
 
 
 async def test_unhealthy_node_is_waited_for(site: Site, client: TPUClient) -> None:
@@ -179,6 +187,7 @@ async def test_deadline_names_what_was_waited_for(site: Site, client: TPUClient)
     """A request that stays in the queue ends with the run's deadline and says where it stood."""
     site.cloud.add_fault("queued.timeline", wait="forever")
     target = await site.ensure(client, queued=True)
+    await eventually_async(partial(requests, site), lambda found: found == ["WAITING_FOR_RESOURCES"])
     with pytest.raises(DeadlineExceeded, match=r"queued resource to become ACTIVE \(now WAITING_FOR_RESOURCES\)"):
         await until_ready(client, target, pace(0.3))
 
@@ -218,15 +227,11 @@ async def test_suspending_request_is_deleted_when_it_can_be(open_site: Open) -> 
     async with site.client() as client:
         await until_ready(client, await site.ensure(client, queued=True), pace())
         site.cloud.preempt(NODE_ID)
-        await eventually_async(lambda: _states(site), lambda states: states == ["SUSPENDING"])
+        await eventually_async(partial(requests, site), lambda states: states == ["SUSPENDING"])
         await request_delete(client, KEY)
         assert site.calls("DeleteQueuedResource") == []
         await until_gone(client, KEY, pace())
     assert site.queued() == {}
-
-
-async def _states(site: Site) -> list[str]:
-    return list(site.queued().values())
 
 
 async def test_gone_cannot_be_said_of_a_silent_zone(site: Site, client: TPUClient) -> None:
@@ -252,7 +257,7 @@ async def test_within_hands_over_when_time_is_short() -> None:
         return "ready"
 
     forever = asyncio.Event()
-    assert await within(5.0, at_once()) == "ready"
+    assert await within(PATIENCE, at_once()) == "ready"
     assert await within(0.01, forever.wait()) is None
 
 
@@ -263,7 +268,7 @@ async def test_failed_wait_keeps_its_error() -> None:
         raise DeadlineExceeded("too late")
 
     with pytest.raises(DeadlineExceeded):
-        await within(5.0, refused())
+        await within(PATIENCE, refused())
 
 
 async def test_event_is_held_back_until_its_instant() -> None:

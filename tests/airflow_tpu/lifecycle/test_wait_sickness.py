@@ -26,7 +26,7 @@ async def sick(site: Site, client: TPUClient) -> Target:
     """A node that is READY and unhealthy, and stays so."""
     site.cloud.add_fault("node.timeline", health_after=0, health=5)
     target = await site.provisioner(client).ensure(site.order(), site.lease())
-    await eventually_async(client.nodes, lambda found: any("UNHEALTHY" in node.health for node in found.items), 90.0)
+    await eventually_async(client.nodes, lambda found: any("UNHEALTHY" in node.health for node in found.items))
     return target
 
 
@@ -45,7 +45,7 @@ async def test_a_wait_tells_the_next_one_what_it_has_seen(client: TPUClient, sic
     async def since() -> float:
         return illness.since
 
-    assert await eventually_async(since, bool, 90.0) >= before
+    assert await eventually_async(since, bool) >= before
     waiting.cancel()
 
 

@@ -147,11 +147,12 @@ def test_last_loss_ends_the_ledger_too(training: Training) -> None:
 
 def test_silent_host_is_deleted_at_once(training: Training) -> None:
     """A host that was given up while it is READY is asked to go with the try that gave it up: it costs till then."""
+    before = now()
     with pytest.raises(HostLost):
         training.wake(error_event(HostLost("silent")))
     (end,) = noted_ends(training.runs.read(KEY))
     assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
-    assert abs(end.at - now()) < dt.timedelta(minutes=1)
+    assert before - SECOND <= end.at <= now() + SECOND
 
 
 def test_node_under_maintenance_keeps_its_place(training: Training) -> None:
@@ -215,7 +216,8 @@ def test_run_that_is_interrupted_on_a_living_tpu_goes_on_there(training: Trainin
     with pytest.raises(RunInterrupted):
         training.wake({"status": "finished", "result": result})
     assert training.closed == []
-    assert training.xcom["interruption"]["lost_seconds"] == pytest.approx(30, abs=5)
+    assert training.lease.attempt_at is not None
+    assert 30 <= training.xcom["interruption"]["lost_seconds"] <= (now() - training.lease.attempt_at).total_seconds()
 
 
 def test_second_stall_on_a_tpu_ends_the_tpu(training: Training) -> None:

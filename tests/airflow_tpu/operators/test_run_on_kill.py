@@ -54,7 +54,7 @@ async def work(site: Site, client: TPUClient) -> Workbench:
 
 def trigger_of(work: Workbench, record: RunRecord, job: RunningJob) -> CloudTPURunTrigger:
     """The trigger that follows a training, as a triggerer has made it."""
-    until = pace(120).until.timestamp()
+    until = pace().until.timestamp()
     watch = Watch(KEY, record.lease.token, work.connections.gcp_conn_id, work.connections.ssh_conn_id, "", 0.1, until)
     trigger = CloudTPURunTrigger(watch.to_json(), job.to_json())
     trigger.task_instance = TaskInstanceDTO(  # type: ignore[assignment]  # what a triggerer gives it

@@ -88,7 +88,7 @@ async def test_the_reaper_works_after_the_grant(site: Site, client: TPUClient, e
     site.runs.release(KEY)
     end_grant()
     await asyncio.to_thread(lambda: CloudTPUReaperOperator(task_id="reap").execute(context()))
-    eventually(site.nodes, lambda nodes: nodes == {}, 90.0)
+    eventually(site.nodes, lambda nodes: nodes == {})
     assert endings(site.ledger) == [KEY.node_id(1)]
 
 
@@ -126,7 +126,7 @@ async def test_the_reaper_goes_by_the_labels_without_a_lease(
     lose_books()
     with pytest.raises(LedgerError, match=rf"{1 - len(left)} TPU\(s\) were deleted(.|\n)*(lost\.yaml|403)"):
         await asyncio.to_thread(lambda: CloudTPUReaperOperator(task_id="reap").execute(context()))
-    eventually(lambda: sorted(site.nodes()), lambda nodes: nodes == left, 90.0)
+    eventually(lambda: sorted(site.nodes()), lambda nodes: nodes == left)
 
 
 @BY_LABEL
@@ -137,4 +137,4 @@ async def test_the_deadline_goes_by_the_labels_without_a_lease(
     await train(site, client, right)
     lose_books()
     assert "has passed the expiry on its label" in await end_overdue("google_cloud_default", ALERT)
-    eventually(lambda: sorted(site.nodes()), lambda nodes: nodes == left, 90.0)
+    eventually(lambda: sorted(site.nodes()), lambda nodes: nodes == left)

@@ -91,7 +91,7 @@ def test_tpu_that_comes_too_late_is_given_back(site: Site, runs: RunStore, monke
     assert (watch.closing, watch.deadline) == (closing(runs), runs.read(KEY).lease.expires_at)
     with pytest.raises(AirflowSkipException, match="no TPU in time"):
         task(**OPEN).execute_ready(context(), error_event(WindowClosed("no TPU in time.")))
-    assert eventually(site.nodes, lambda found: found == {}, 90.0) == {}
+    assert eventually(site.nodes, lambda found: found == {}) == {}
     assert len(noted_ends(runs.read(KEY))) == 1
 
 
@@ -109,5 +109,5 @@ async def test_wait_says_since_when_and_ends_at_the_window(open_site: Open) -> N
         target = await site.provisioner(client).ensure(site.order(), site.lease())
         began = now() - dt.timedelta(seconds=300)
         pace = Pace(0.05, now() + dt.timedelta(hours=1), began, now())
-        with pytest.raises(WindowClosed, match=rf"waiting for .*: [56] min since {began:%H:%M:%S} UTC"):
+        with pytest.raises(WindowClosed, match=rf"waiting for .*: \d+ min since {began:%H:%M:%S} UTC"):
             await until_ready(client, target, pace)

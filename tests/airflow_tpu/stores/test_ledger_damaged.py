@@ -44,4 +44,4 @@ def test_no_delete_depends_on_a_record(damaged: Site, operator: type, monkeypatc
     conf = {} if operator is CloudTPUReaperOperator else {"conf": CONF, "poll_interval": 0.1}
     with pytest.raises(LedgerError, match="not an event of the ledger"):
         operator(task_id="task", **conf).execute(cast(Context, {"ti": instance}))
-    assert eventually(damaged.nodes, lambda nodes: nodes == {}, 90.0) == {}
+    assert eventually(damaged.nodes, lambda nodes: nodes == {}) == {}

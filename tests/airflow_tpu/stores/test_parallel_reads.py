@@ -22,7 +22,7 @@ def test_the_order_of_the_names_is_kept() -> None:
 
 def test_several_are_read_at_once() -> None:
     """As many as there are readers meet inside ``read``; one after the other they would wait for ever."""
-    meeting = threading.Barrier(READERS, timeout=30)
+    meeting = threading.Barrier(READERS, timeout=240)
 
     def read(name: str) -> str:
         meeting.wait()

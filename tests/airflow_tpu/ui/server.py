@@ -10,12 +10,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import urlopen
 
 from localcloud.testing import eventually
 
-_PATIENCE = 120.0
+_PATIENCE = 480.0
+_CALL = 60.0
+"""Seconds for the first answer of a cold server; a client that hangs up early makes it start over."""
 
 
 @contextmanager
@@ -52,7 +53,7 @@ def _answers(url: str, process: subprocess.Popen[bytes], log: Path) -> bool:
     if process.poll() is not None:
         raise AssertionError(f"the API server ended:\n{log.read_text(errors='replace')[-3000:]}")
     try:
-        with urlopen(f"{url}/api/v2/version", timeout=5) as answer:
+        with urlopen(f"{url}/api/v2/version", timeout=_CALL) as answer:
             return bool(answer.status == 200)
-    except URLError:
+    except OSError:  # refused, or cut off before the answer
         return False

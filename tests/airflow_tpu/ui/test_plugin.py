@@ -46,9 +46,7 @@ def probe(home: Path, site: Path) -> tuple[dict[str, Any], str]:
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "PYTHONPATH": str(site),
     }
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE], env=environment, cwd=home, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", PROBE], env=environment, cwd=home, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("PROBE "))
     return json.loads(line.removeprefix("PROBE ")), done.stdout + done.stderr

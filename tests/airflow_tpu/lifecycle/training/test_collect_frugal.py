@@ -64,7 +64,7 @@ async def test_following_a_run_takes_one_connection(site: Site, client: TPUClien
     async with await turnstile.open() as server:
         host, port = server.sockets[0].getsockname()
         job = replace(job, address=replace(job.address, host=host, port=port))
-        await Follower(client, work.access.login, job, lines.append).until_finished(pace(120).until)
+        await Follower(client, work.access.login, job, lines.append).until_finished(pace().until)
     assert (len(lines), turnstile.passed) == (LINES, 1)
 
 
@@ -72,7 +72,7 @@ async def test_no_object_is_rewritten_while_a_script_prints(site: Site, client: 
     """Each object that a run leaves in the bucket has been written once; the bucket would keep what was overwritten."""
     work = bench(script(site, CHATTY))
     job = await launch(client, work, await ready(work, client), NODE)
-    await Follower(client, work.access.login, job, lambda _: None).until_finished(pace(120).until)
+    await Follower(client, work.access.login, job, lambda _: None).until_finished(pace().until)
     below = f"gs://{BUCKET}/runs/"
     collected = await collect(work, work.runs.read(KEY), f"{below}{KEY.name}/attempt-1")
     assert "log.txt" in {file.path for file in collected.manifest.files}

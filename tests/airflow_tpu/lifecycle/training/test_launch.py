@@ -28,7 +28,7 @@ URI = f"gs://{BUCKET}/results"
 async def finished(work: Workbench, client: TPUClient, job: RunningJob) -> Any:
     """Follow a run to its end."""
     lines: list[str] = []
-    return await Follower(client, work.access.login, job, lines.append).until_finished(pace(60).until)
+    return await Follower(client, work.access.login, job, lines.append).until_finished(pace().until)
 
 
 async def test_attempt_is_found_again_while_it_runs(site: Site, client: TPUClient) -> None:
