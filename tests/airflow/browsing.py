@@ -7,7 +7,8 @@ from typing import Any
 
 from playwright.sync_api import Locator, expect
 
-from airflow_tpu.params import LIMITS, RESULTS, WHAT, WHERE, train_params
+from airflow_tpu.core.request.form_fields import LIMITS, RESULTS, WHAT, WHERE
+from airflow_tpu.params import train_params
 from tests.airflow.runs import SCRIPT, TrainingRun
 from tests.airflow.screens import PATIENCE_MS, TALL, Form, Screen, run_page, screen
 

@@ -42,7 +42,7 @@ async def test_arrives_when_a_command_has_run(site: Site, client: TPUClient) -> 
 
 def let_in(site: Site) -> None:
     """Let the workers listen, and give them the keys of the metadata."""
-    crew = site.cloud.call(lambda: site.cloud.cloud.fleet.crew(NODE))
+    crew = site.cloud.call(lambda: site.cloud.cloud.fleet.crew(str(NODE)))
     keys = parse_ssh_keys(site.cloud.call(lambda: dict(site.cloud.cloud.state.node(NODE_ID).template.metadata)))
     assert crew is not None
     site.cloud.run(crew.each(lambda worker: worker.accept()))

@@ -216,8 +216,8 @@ def test_run_that_is_interrupted_on_a_living_tpu_goes_on_there(training: Trainin
     with pytest.raises(RunInterrupted):
         training.wake({"status": "finished", "result": result})
     assert training.closed == []
-    assert training.lease.attempt_at is not None
-    assert 30 <= training.xcom["interruption"]["lost_seconds"] <= (now() - training.lease.attempt_at).total_seconds()
+    assert training.record.attempt_at is not None
+    assert 30 <= training.xcom["interruption"]["lost_seconds"] <= (now() - training.record.attempt_at).total_seconds()
 
 
 def test_second_stall_on_a_tpu_ends_the_tpu(training: Training) -> None:

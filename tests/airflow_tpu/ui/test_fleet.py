@@ -54,7 +54,7 @@ def test_a_gauge_of_chips_counts_chips() -> None:
 def test_a_tpu_counts_in_one_gauge_only() -> None:
     """Where a device row and a chips row are about the same type, each TPU is in the gauge of the row it belongs to."""
     both = two_rows.two_rows(grant(), devices=5)
-    place = {"accelerator_type": two_rows.KIND, "zone": two_rows.ZONE}
+    place: dict[str, Any] = {"accelerator_type": two_rows.KIND, "zone": two_rows.ZONE}
     known = snapshot([node(f"n{number}", **place) for number in range(2)], grant=both)
     assert gauge(known, 0) == {"in_use": 0, "dead": 0, "idle": 8, "over": 0}
     assert gauge(known, 1) == {"in_use": 2, "dead": 0, "idle": 3, "over": 0}
