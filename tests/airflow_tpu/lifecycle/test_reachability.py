@@ -15,7 +15,7 @@ from airflow_tpu.lifecycle.loss import lost_state
 from airflow_tpu.lifecycle.reachability import Access, arrive
 from airflow_tpu.lifecycle.wait import until_ready
 from localcloud.testing import eventually_async
-from localcloud.vm.ssh_keys import parse_ssh_keys
+from localcloud.vm.worker.ssh_keys import parse_ssh_keys
 from tests.airflow_tpu.site import KEY, PARENT, Site, pace
 
 NODE_ID = KEY.node_id(1)
@@ -42,11 +42,11 @@ async def test_arrives_when_a_command_has_run(site: Site, client: TPUClient) -> 
 
 def let_in(site: Site) -> None:
     """Let the workers listen, and give them the keys of the metadata."""
-    crew = site.cloud.call(lambda: site.cloud.cloud.fleet.crew(str(NODE)))
+    workers = site.cloud.call(lambda: site.cloud.cloud.worker_pool.workers_of(str(NODE)))
     keys = parse_ssh_keys(site.cloud.call(lambda: dict(site.cloud.cloud.state.node(NODE_ID).template.metadata)))
-    assert crew is not None
-    site.cloud.run(crew.each(lambda worker: worker.accept()))
-    site.cloud.run(crew.each(lambda worker: worker.set_keys(keys)))
+    assert workers is not None
+    site.cloud.run(workers.each(lambda worker: worker.accept()))
+    site.cloud.run(workers.each(lambda worker: worker.set_keys(keys)))
 
 
 @pytest.mark.parametrize("late", ["refuse_seconds", "key_late_seconds"])
@@ -99,9 +99,9 @@ async def test_other_host_key_than_published_is_refused(site: Site, client: TPUC
     """A worker that shows another key than the API publishes gets no login and no second chance."""
     target = await site.ensure(client)
     await until_ready(client, target, pace())
-    crew = site.cloud.call(lambda: site.cloud.cloud.worker_pool.workers_of(str(NODE)))
-    assert crew is not None
-    site.cloud.run(crew.each(lambda worker: worker.rotate_host_key()))
+    workers = site.cloud.call(lambda: site.cloud.cloud.worker_pool.workers_of(str(NODE)))
+    assert workers is not None
+    site.cloud.run(workers.each(lambda worker: worker.rotate_host_key()))
     with pytest.raises(HostKeyMismatch):
         await arrive(client, target, site.access, pace())
 
