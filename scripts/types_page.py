@@ -13,18 +13,22 @@ CATALOGUE = Path(__file__).parents[1] / "include" / "catalogue"
 Row = dict[str, str]
 
 
-def rows(name: str) -> list[Row]:
+def rows(name: str, folder: Path = CATALOGUE) -> list[Row]:
     """The rows of one table."""
-    with (CATALOGUE / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+    with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def page() -> str:
-    """The whole page."""
-    types, prices = rows("accelerators"), rows("prices")
+def page(folder: Path = CATALOGUE) -> str:
+    """The whole page.
+
+    :param folder: where the tables are.
+    """
+    types, prices = rows("accelerators", folder), rows("prices", folder)
     ours = [row for row in types if row["tf_runtime_version"]]
     read = sorted({row["source_date"] for row in prices})[-1]
-    return "\n".join([*HEAD, *map(type_row, ours), *PRICES, *price_rows(ours, prices), *tail(prices, read), ""])
+    table = [*head(rows("generations", folder)), *map(type_row, ours)]
+    return "\n".join([*table, *PRICES, *price_rows(ours, prices), *tail(prices, read), ""])
 
 
 def type_row(row: Row) -> str:
@@ -58,13 +62,21 @@ def tail(prices: list[Row], read: str) -> list[str]:
     return ["", f"Read on {read} from {sources}; [Google's price page](https://cloud.google.com/tpu/pricing) decides."]
 
 
-HEAD = [
+def head(generations: list[Row]) -> list[str]:
+    """What is said above the types."""
+    *others, last = [row["generation"] for row in generations if row["number_per_chip"] == "2"]
+    by_cores = f"grant counts *chips*, but the name of a {', '.join(others)} or {last} counts their *cores*: a v4-8"
+    return [*TITLE, f"{by_cores} has 4 chips. Types with", *HEAD]
+
+
+TITLE = [
     "# TPU types and prices",
     "",
     "<!-- Written by scripts/types_page.py from include/catalogue/; do not edit. -->",
     "",
     "What a run may ask for where a row of the grant covers it; `airflow-tpu grant check` says whether one does. A",
-    "grant counts *chips*, but the name of a v2, v3, v4 or v5p counts their *cores*: a v4-8 has 4 chips. Types with",
+]
+HEAD = [
     "more than one VM are refused for now.",
     "",
     "An empty *Runtime version* in the form is the one with TensorFlow; the plain one is for everything else. How to",

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 DEFAULT_DIRECTORY = Path(__file__).resolve().parents[2] / "include" / "catalogue"
-_CORES_COUNTED = frozenset({"v2", "v3"})
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,10 @@ class AcceleratorType:
     :param hosts: TPU VMs; each is a worker with an address of its own.
     :param topology: for example ``2x4``; empty where Google publishes none.
     :param zones: where the type is sold.
+    :param api_type: its generation in the API's own list, such as ``V5LITE_POD``; empty where that has none.
+    :param quota: name of its quota; ``*`` stands for the word of the tier.
+    :param quota_units: what the quota counts: TensorCores for v2 and v3, chips for what came later. Google's pages say
+        "cores or chips" for v4 and later; one unit had to be chosen here.
     """
 
     name: str
@@ -34,14 +37,9 @@ class AcceleratorType:
     hosts: int
     topology: str
     zones: frozenset[str]
-
-    @property
-    def quota_units(self) -> int:
-        """What a quota counts: TensorCores for v2 and v3, chips for what came later.
-
-        Google's pages say "cores or chips" for v4 and later; one unit had to be chosen here.
-        """
-        return self.cores if self.generation in _CORES_COUNTED else self.chips
+    api_type: str
+    quota: str
+    quota_units: int
 
 
 @dataclass(frozen=True)
@@ -62,15 +60,20 @@ class Catalogue:
 
     @classmethod
     def load(cls, directory: Path = DEFAULT_DIRECTORY) -> Catalogue:
-        """Read the three CSV files.
+        """Read the four CSV files.
 
         :raises FileNotFoundError: if one is missing.
+        :raises KeyError: if a type is of a generation without a row.
         """
+        generations = {row["generation"]: row for row in _rows(directory / "generations.csv")}
         zones_of: dict[str, set[str]] = {}
         for row in _rows(directory / "prices.csv"):
             zones_of.setdefault(row["accelerator_type"], set()).add(row["zone"])
         served = (row for row in _rows(directory / "accelerators.csv") if row["tpu_api"] == "v2")
-        types = [_accelerator(row, zones_of.get(row["accelerator_type"], ())) for row in served]
+        types = [
+            _accelerator(row, generations[row["generation"]], zones_of.get(row["accelerator_type"], ()))
+            for row in served
+        ]
         images = [
             RuntimeVersion(row["runtime_version"], frozenset(row["generations"].split(";")))
             for row in _rows(directory / "runtime_versions.csv")
@@ -87,21 +90,25 @@ class Catalogue:
         generations = {kind.generation for kind in self.types_in(zone)}
         return sorted(image.name for image in self.runtime_versions.values() if image.generations & generations)
 
-    def by_topology(self, zone: str, generation: str, topology: str) -> AcceleratorType | None:
-        """Return the type of the zone with this generation and topology."""
-        matches = (kind for kind in self.types_in(zone) if kind.generation == generation and kind.topology == topology)
+    def by_topology(self, zone: str, api_type: str, topology: str) -> AcceleratorType | None:
+        """Return the type of the zone with this generation in the API's list and this topology."""
+        matches = (kind for kind in self.types_in(zone) if kind.api_type == api_type and kind.topology == topology)
         return next(matches, None)
 
 
-def _accelerator(row: dict[str, str], zones: Iterable[str]) -> AcceleratorType:
+def _accelerator(row: dict[str, str], generation: dict[str, str], zones: Iterable[str]) -> AcceleratorType:
+    hosts = int(row["hosts"])
     return AcceleratorType(
         name=row["accelerator_type"],
         generation=row["generation"],
         chips=int(row["chips"]),
         cores=int(row["cores"]),
-        hosts=int(row["hosts"]),
+        hosts=hosts,
         topology=row["topology"],
         zones=frozenset(zones),
+        api_type=generation["api_type"],
+        quota=generation["slice_quota" if hosts > 1 else "quota"],
+        quota_units=int(row[generation["quota_counts"]]),
     )
 
 

@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from localcloud.rules import errors
 from localcloud.rules.catalogue import AcceleratorType
 
-#: Generation to the stem of its metric, and to the word its training slices carry.
-_STEMS = {"v2": "TPUV2s", "v3": "TPUV3s", "v4": "TPUV4s", "v5e": "TPUV5s", "v5p": "TPUV5P", "v6e": "TPUV6E"}
-
 
 @dataclass(frozen=True)
 class Demand:
@@ -38,11 +35,8 @@ class Demand:
 
     def metric(self, scope: str) -> str:
         """Return the name of the quota; ``scope`` is ``Zone`` or ``Region``."""
-        tier = "Preemptible" if self.preemptible else ""
-        shape = {"v5e": "Litepod", "v4": "Pod"}.get(self.kind.generation, "")
-        if self.kind.generation in {"v2", "v3"} and self.kind.hosts > 1:
-            shape = "Pod"
-        return f"{_STEMS[self.kind.generation]}{tier}{shape}PerProjectPer{scope}ForTPUAPI"
+        name = self.kind.quota.replace("*", "Preemptible" if self.preemptible else "")
+        return f"{name}PerProjectPer{scope}ForTPUAPI"
 
     @property
     def region(self) -> str:

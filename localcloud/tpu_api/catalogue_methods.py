@@ -6,7 +6,6 @@ from typing import Any
 
 from google.cloud.location import locations_pb2
 from google.cloud.tpu_v2.types import (
-    AcceleratorConfig,
     AcceleratorType,
     GenerateServiceIdentityRequest,
     GenerateServiceIdentityResponse,
@@ -24,7 +23,7 @@ from localcloud.rules import catalogue, errors
 from localcloud.rules.names import ResourceName
 from localcloud.rules.paging import page
 from localcloud.tpu_state.backend import Backend
-from localcloud.tpu_state.nodes.requests import GENERATION_TYPES
+from localcloud.tpu_state.nodes.requests import accelerator_config
 
 
 class CatalogueMethods:
@@ -96,9 +95,8 @@ class CatalogueMethods:
 
 
 def _type(where: ResourceName, kind: catalogue.AcceleratorType) -> AcceleratorType:
-    config = AcceleratorConfig(type_=GENERATION_TYPES[kind.generation], topology=kind.topology)
     name = where.child("acceleratorTypes", kind.name)
-    return AcceleratorType(name=name, type_=kind.name, accelerator_configs=[config])
+    return AcceleratorType(name=name, type_=kind.name, accelerator_configs=[accelerator_config(kind)])
 
 
 def _version(where: ResourceName, name: str) -> RuntimeVersion:

@@ -73,8 +73,8 @@ def _places() -> dict[str, dict[str, Any]]:
             settings.DEFAULT_GRANT,
         ),
         "catalogue": _option(
-            "Folder with a catalogue of your own: accelerators.csv, prices.csv or runtime_versions.csv in it replaces "
-            "that file of include/catalogue as a whole.",
+            "Folder with a catalogue of your own: generations.csv, accelerators.csv, prices.csv, "
+            "runtime_versions.csv or transfer.csv in it replaces that file of include/catalogue as a whole.",
             "/opt/airflow/include/my-catalogue",
         ),
         "insecure_hosts": _option(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
+from airflow_tpu.core.grant.alternatives import types_of
 from airflow_tpu.core.request.fields import REQUIRED
 from airflow_tpu.core.request.form_fields import FORM, Form, FormField
 from airflow_tpu.errors import ConfigError, Fault
@@ -62,7 +63,7 @@ def _first_of_grant(catalogue: Catalogue, grant: Grant | None) -> dict[str, str]
         return {}
     uri = {"artifacts_uri": f"gs://{grant.bucket}/{grant.prefix}/runs"}
     for row in grant.allowances:
-        name = next(filter(row.is_of, catalogue.single_host_types()), None)
-        if name is not None and row.zone in catalogue.zones_of(name):
-            return {**uri, "accelerator_type": name, "zone": row.zone, "tier": str(row.tier)}
+        kind = next(iter(types_of(row, catalogue)), None)
+        if kind is not None and row.zone in catalogue.zones_of(kind.name):
+            return {**uri, "accelerator_type": kind.name, "zone": row.zone, "tier": str(row.tier)}
     return uri

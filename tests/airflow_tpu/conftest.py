@@ -19,6 +19,7 @@ from airflow_tpu.hooks.artifacts import ArtifactsHook
 from localcloud.rules.settings import Latencies, Settings
 from localcloud.server import LocalCloudConfig
 from localcloud.testing import BackgroundCloud
+from tests.airflow_tpu.shipped import GENERATIONS
 from tests.airflow_tpu.site import BUCKET, INCLUDE, Site
 
 Open = Callable[..., Site]
@@ -34,7 +35,7 @@ def login() -> Login:
 @pytest.fixture(scope="session")
 def grant() -> Grant:
     """The grant of the local cloud."""
-    return Grant.parse(yaml.safe_load((INCLUDE / "grants" / "local.yaml").read_text(encoding="utf-8")))
+    return Grant.parse(yaml.safe_load((INCLUDE / "grants" / "local.yaml").read_text(encoding="utf-8")), GENERATIONS)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DATA = {
     "airflow_tpu/_include/catalogue/accelerators.csv",
+    "airflow_tpu/_include/catalogue/generations.csv",
     "airflow_tpu/_include/catalogue/prices.csv",
     "airflow_tpu/_include/catalogue/runtime_versions.csv",
     "airflow_tpu/_include/catalogue/transfer.csv",

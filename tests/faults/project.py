@@ -23,6 +23,7 @@ from localcloud.rules.errors import CloudError
 from localcloud.rules.settings import Latencies
 from localcloud.tpu_api.dispatcher import CallDispatcher
 from localcloud.virtual_cloud import make_virtual_cloud
+from tests.airflow_tpu.shipped import GENERATIONS
 from tests.faults import flows
 from tests.faults.flows import Station
 from tests.faults.paper_wire import PaperBucket, PaperChannel, PaperStorage
@@ -49,7 +50,8 @@ _GRANT = Grant.parse(
         "days": 3650,
         "allowances": [{"count": DEVICES, "unit": "devices", "tier": "spot", "type": "v2-8", "zone": ZONE}],
         "bucket": flows.BUCKET,
-    }
+    },
+    GENERATIONS,
 )
 
 

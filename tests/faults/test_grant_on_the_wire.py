@@ -19,6 +19,7 @@ from airflow_tpu.errors import GrantError
 from airflow_tpu.lifecycle.ensure_tpu import Order, Provisioner
 from localcloud.tpu_api.dispatcher import CallDispatcher
 from localcloud.virtual_cloud import VirtualCloud, make_virtual_cloud
+from tests.airflow_tpu.shipped import GENERATIONS
 from tests.faults.flows import BUCKET, Station
 from tests.faults.paper_wire import PaperBucket, PaperChannel, PaperStorage
 from tests.faults.turns import Process
@@ -142,7 +143,7 @@ def ask(cloud: VirtualCloud, letter: list[Row], wish: Tpu, queued: bool, hours: 
 def grant_of(letter: list[Row]) -> Grant:
     """A grant of thirty days with these rows."""
     head = {"project_id": "local-project", "project_number": "100000000001", "start": "2026-01-01", "days": 30}
-    return Grant.parse({**head, "allowances": [row.to_json() for row in letter], "bucket": BUCKET})
+    return Grant.parse({**head, "allowances": [row.to_json() for row in letter], "bucket": BUCKET}, GENERATIONS)
 
 
 @given(cases(), st.booleans(), st.sampled_from([1, 24, 24, 24, 24 * 40]))

@@ -10,15 +10,6 @@ from localcloud.rules.names import ResourceName, check_id, check_labels
 from localcloud.tpu_state.backend import Backend
 from localcloud.tpu_state.nodes.record import NodeRecord
 
-_KINDS = {
-    AcceleratorConfig.Type.V2: "v2",
-    AcceleratorConfig.Type.V3: "v3",
-    AcceleratorConfig.Type.V4: "v4",
-    AcceleratorConfig.Type.V5LITE_POD: "v5e",
-    AcceleratorConfig.Type.V5P: "v5p",
-    AcceleratorConfig.Type.V6E: "v6e",
-}
-GENERATION_TYPES = {generation: kind for kind, generation in _KINDS.items()}
 _DESCRIPTION_MAX = 512
 _OUTPUT_ONLY = (
     "state",
@@ -60,10 +51,20 @@ def _kind(backend: Backend, zone: str, asked: Node) -> AcceleratorType:
     if asked.accelerator_type:
         kind = backend.catalogue.types.get(asked.accelerator_type)
     else:
-        kind = backend.catalogue.by_topology(zone, _KINDS.get(config.type_, ""), config.topology)
+        kind = backend.catalogue.by_topology(zone, _name(config.type_), config.topology)
     if kind is None or zone not in kind.zones:
         raise errors.bad_type(asked.accelerator_type or f"{config.type_!r} {config.topology}", zone)
     return kind
+
+
+def _name(api_type: object) -> str:
+    """Return the name of a generation in the API's list, empty for a number that it has not."""
+    return api_type.name if isinstance(api_type, AcceleratorConfig.Type) else ""
+
+
+def accelerator_config(kind: AcceleratorType) -> AcceleratorConfig:
+    """Return a type as generation and topology; a generation that the API's list has not is unspecified."""
+    return AcceleratorConfig(type_=kind.api_type or "TYPE_UNSPECIFIED", topology=kind.topology)
 
 
 def _check_runtime_version(backend: Backend, zone: str, version: str) -> None:
@@ -81,7 +82,7 @@ def _template(backend: Backend, where: ResourceName, asked: Node, kind: Accelera
     template.name = where.full
     template.id = uid
     template.accelerator_type = kind.name
-    template.accelerator_config = AcceleratorConfig(type_=GENERATION_TYPES[kind.generation], topology=kind.topology)
+    template.accelerator_config = accelerator_config(kind)
     Node.pb(template).api_version = Node.ApiVersion.V2
     template.create_time = backend.stamp()
     template.queued_resource = queued

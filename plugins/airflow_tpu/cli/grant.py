@@ -25,6 +25,8 @@ _MOST_HOURS = 100_000
 
 def import_letter(args: argparse.Namespace) -> int:
     """Read a letter, show what was understood, write the grant file after a yes."""
+    from airflow_tpu.stores.grants import load_catalogue
+
     path = Path(args.output) if args.output else _default_path()
     if args.letter == STDIN and not args.yes:
         complain("The letter comes from standard input, so there is nobody to answer: add --yes, or name a file.")
@@ -32,9 +34,10 @@ def import_letter(args: argparse.Namespace) -> int:
     if path.exists() and not args.force:
         complain(f"{path} exists; --force replaces it, --output writes another file.")
         return REFUSED
-    letter = read_letter(_pasted(args.letter))
+    generations = load_catalogue().generations
+    letter = read_letter(_pasted(args.letter), generations)
     facts = Facts(args.project_id, args.project_number, args.start, args.bucket, args.days, args.timezone)
-    grant = grant_of(letter, facts)
+    grant = grant_of(letter, facts, generations)
     _show(grant)
     _show_doubts(letter)
     if not (args.yes or confirmed(f"Write {path}?")):

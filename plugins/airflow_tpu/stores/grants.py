@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import settings
 from airflow_tpu.clients import airflow_state
-from airflow_tpu.core.catalogue.catalogue import TABLES, Catalogue
+from airflow_tpu.core.catalogue.catalogue import Catalogue
+from airflow_tpu.core.catalogue.columns import TABLES
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.errors import ConfigError, Fault, GrantUnknown
 
@@ -33,7 +34,7 @@ def load_grant(name: str = "", storage: ArtifactsHook | None = None) -> Grant:
     :raises ConfigError: something in it is wrong; every fault at once.
     """
     name = name or settings.grant_name()
-    return Grant.parse(_yaml(name, _text(name, storage)))
+    return Grant.parse(_yaml(name, _text(name, storage)), load_catalogue().generations)
 
 
 def grant_at_parse() -> Grant | None:

@@ -22,7 +22,7 @@ def cost_of(snapshot: Snapshot, item: InventoryItem) -> Cell:
     grant, assignment = snapshot.grant, snapshot.assignment
     if grant is None or assignment is None:
         return unknown("the grant could not be read")
-    if item.chips is None:
+    if item in assignment.uncounted:
         return unknown(f"nobody can count the chips of {item.accelerator_type or 'a TPU without a type'}")
     if not grant.start <= snapshot.now < grant.ends_at:
         when = f"ended {moment(grant.ends_at)}" if snapshot.now >= grant.ends_at else f"starts {moment(grant.start)}"

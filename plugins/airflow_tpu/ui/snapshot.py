@@ -47,7 +47,7 @@ class Snapshot:
         """The rows of the grant with the TPUs that belong to each, None if one of the two is unknown."""
         if self.grant is None or self.inventory is None:
             return None
-        return assign(self.grant.allowances, self.inventory.items, self.paid)
+        return assign(self.grant, self.inventory.items, self.paid)
 
     @cached_property
     def paid(self) -> frozenset[str]:

@@ -17,6 +17,7 @@ from airflow_tpu.cli.airflow_commands import get_commands
 from airflow_tpu.cli.main import main
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.get_provider_info import get_provider_info
+from tests.airflow_tpu.shipped import GENERATIONS
 
 ROOT = Path(__file__).parents[3]
 LETTER = """
@@ -56,7 +57,7 @@ def imported(letter: Path, target: Path) -> Import:
 
 def read(path: Path) -> Grant:
     """The grant in a file."""
-    return Grant.parse(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return Grant.parse(yaml.safe_load(path.read_text(encoding="utf-8")), GENERATIONS)
 
 
 def test_import_shows_asks_and_writes(

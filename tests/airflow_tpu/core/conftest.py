@@ -28,6 +28,8 @@ def grant_mapping() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def local_grant() -> Grant:
+def local_grant(catalogue: Catalogue) -> Grant:
     """The grant of the local cloud."""
-    return Grant.parse(yaml.safe_load((INCLUDE / "grants" / "local.yaml").read_text(encoding="utf-8")))
+    return Grant.parse(
+        yaml.safe_load((INCLUDE / "grants" / "local.yaml").read_text(encoding="utf-8")), catalogue.generations
+    )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_tpu.core.catalogue.catalogue import TABLES, Catalogue
+from airflow_tpu.core.catalogue.catalogue import Catalogue
+from airflow_tpu.core.catalogue.columns import TABLES
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.errors import ConfigError
 from airflow_tpu.stores.grants import load_catalogue, own_tables
@@ -23,6 +24,7 @@ RATES = """\
 from_continent,to_continent,low_usd_per_gib,high_usd_per_gib,source,source_date
 asia,europe,0.02,0.03,my invoice,2026-10-31
 """
+GENERATIONS = (OURS / "generations.csv").read_text(encoding="utf-8")
 TYPES = (OURS / "accelerators.csv").read_text(encoding="utf-8")
 
 
@@ -71,6 +73,14 @@ def test_every_file_can_be_replaced(tmp_path: Path) -> None:
         ("transfer.csv", RATES.replace("asia,e", "asien,e"), "row 2, column from_continent", "is none of"),
         ("prices.csv", PRICES + '"v2', "", "is not a CSV file"),
         ("accelerators.csv", TYPES.replace("v2-8,v2,4,", "v2-8,v2,8,"), "row 2, column chips", "is not 4, which the"),
+        ("accelerators.csv", TYPES.replace("v2-8,v2,", "v2-8,v7x,"), "row 2, column generation", "has no row in"),
+        ("accelerators.csv", TYPES.replace("v2-8,", "vv-8,"), "row 2, column chips", "vv-8 is not named like v2-8"),
+        (
+            "generations.csv",
+            GENERATIONS.replace("v2,v2,2,", "v2,v2,3,"),
+            "row 2, column number_per_chip",
+            "is neither 1",
+        ),
         (
             "accelerators.csv",
             TYPES.replace("tpu7x-", "tpu8x-").replace(",4,8,1,", ",4,8,one,"),
@@ -110,7 +120,8 @@ def test_a_folder_without_a_table_is_refused(tmp_path: Path, made: tuple[str, ..
     for name in made:
         (tmp_path / name).write_text(PRICES, encoding="utf-8")
     with pytest.raises(
-        ConfigError, match=rf"{said}.*allowed: accelerators\.csv, prices\.csv, runtime_versions\.csv, transfer\.csv"
+        ConfigError,
+        match=rf"{said}.*allowed: generations\.csv, accelerators\.csv, prices\.csv, runtime_versions\.csv, transfer",
     ):
         load(tmp_path)
 

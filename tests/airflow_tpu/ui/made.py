@@ -18,6 +18,7 @@ from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
 from airflow_tpu.lifecycle.project_snapshot import Census
 from airflow_tpu.ui.parts import Reader
 from airflow_tpu.ui.snapshot import Snapshot
+from tests.airflow_tpu.shipped import GENERATIONS
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
@@ -35,7 +36,7 @@ def grant(**changes: Any) -> Grant:
         {"count": 8, "unit": "chips", "tier": "spot", "generation": "v5e", "zone": "us-central1-a"},
     ]
     usual = {"project_id": "my-project", "project_number": "123456789012", "bucket": "my-bucket", "allowances": rows}
-    return Grant.parse({**usual, "start": "2026-10-01", "days": 90, **changes})
+    return Grant.parse({**usual, "start": "2026-10-01", "days": 90, **changes}, GENERATIONS)
 
 
 def node(node_id: str, key: RunKey | None = None, expires_at: dt.datetime = NOW + HOUR, **changes: Any) -> TPUView:

@@ -1,4 +1,4 @@
-"""What Cloud TPU offers: types, zones, list prices and runtime versions, and what traffic costs, from four CSV files.
+"""What Cloud TPU offers: types, zones, list prices and runtime versions, and what traffic costs, from five CSV files.
 
 The figures and their sources are in ``include/catalogue``. Spot prices move, so every price carries the place
 and the day it was read.
@@ -7,21 +7,17 @@ and the day it was read.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
-from airflow_tpu.core.catalogue.tables import Check, Row, Table, anything, count, day, price, rate, text, zone
-from airflow_tpu.core.catalogue.transfer_rates import CONTINENTS, Rate
+from airflow_tpu.core.catalogue.columns import SERVED, TABLES, types_table
+from airflow_tpu.core.catalogue.generations import Generations
+from airflow_tpu.core.catalogue.tables import Row
+from airflow_tpu.core.catalogue.transfer_rates import Rate
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.errors import ConfigError, Fault
-
-_TYPE_NAME = re.compile(r"(v2|v3|v4|v5p|v5litepod|v6e)-([1-9][0-9]{0,5})")
-_GENERATIONS = {"v5litepod": "v5e"}
-_COUNTS_CORES = frozenset({"v2", "v3", "v4", "v5p"})
-GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e")
 
 
 @dataclass(frozen=True)
@@ -75,6 +71,7 @@ class Catalogue:
     :param zones: zones that offer a type, by type.
     :param runtimes: runtime versions by generation.
     :param transfer: rates of data transfer by the continents from and to.
+    :param generations: generations, and the rule by which their types are named.
     """
 
     types: Mapping[str, AcceleratorType]
@@ -82,21 +79,19 @@ class Catalogue:
     zones: Mapping[str, tuple[str, ...]]
     runtimes: Mapping[str, tuple[str, ...]]
     transfer: Mapping[tuple[str, str], Rate] = field(default_factory=dict)
+    generations: Generations = field(default_factory=Generations)
 
     @classmethod
     def load(cls, directory: Path, own: Mapping[str, Path] | None = None) -> Catalogue:
-        """Read ``accelerators.csv``, ``prices.csv``, ``runtime_versions.csv`` and ``transfer.csv``.
+        """Read the files of :data:`airflow_tpu.core.catalogue.columns.TABLES`.
 
         :param directory: the folder they are in.
         :param own: files to read instead, by the name of the file that each replaces as a whole.
         :raises FileNotFoundError: if one of them is missing.
         :raises ConfigError: something is wrong in them; every cell at once, by file, row and column.
         """
-        rows: dict[str, list[Row]] = {}
-        faults: list[Fault] = []
-        for name, table in TABLES.items():
-            rows[name], wrong = table.read((own or {}).get(name, directory / name))
-            faults += wrong
+        paths = {name: directory / name for name in TABLES} | dict(own or {})
+        rows, faults = _read(paths)
         if faults:
             raise ConfigError(faults, "the catalogue")
         offers, runtimes = rows["prices.csv"], _runtimes(rows["runtime_versions.csv"])
@@ -106,6 +101,7 @@ class Catalogue:
             zones=_grouped((row["accelerator_type"], row["zone"]) for row in offers),
             runtimes=runtimes,
             transfer=_transfer(rows["transfer.csv"]),
+            generations=Generations.of_rows(rows["generations.csv"]),
         )
 
     def zones_of(self, accelerator_type: str) -> tuple[str, ...]:
@@ -135,70 +131,16 @@ def nearest(value: object, choices: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(text, list(choices), n=1, cutoff=0.4)), None)
 
 
-def parse_type(name: str) -> tuple[str, int] | None:
-    """Generation and chips by Google's naming rule, None for a name outside it.
-
-    v2, v3, v4 and v5p count TensorCores, two to a chip; v5litepod and v6e count chips. So ``v4-32`` is 16 chips.
-    """
-    match = _TYPE_NAME.fullmatch(name)
-    if match is None:
-        return None
-    family, number = match.group(1), int(match.group(2))
-    chips = number // 2 if family in _COUNTS_CORES else number
-    return (_GENERATIONS.get(family, family), chips) if chips else None
-
-
-def is_pod(accelerator_type: str) -> bool:
-    """Whether a type needs more than one worker VM, by Google's naming rule."""
-    generation, chips = parse_type(accelerator_type) or ("", 0)
-    return chips > (4 if generation in _COUNTS_CORES else 8)
-
-
-def _chips(value: str, row: Row) -> str:
-    """Chips are what a grant counts: they may not differ from what the type's name says."""
-    by_rule = parse_type(row["accelerator_type"])
-    if by_rule is not None and value != str(by_rule[1]):
-        return f"is not {by_rule[1]}, which the name {row['accelerator_type']} stands for"
-    return count(value, row)
-
-
-def _continent(value: str, _row: Row) -> str:
-    return "" if value in CONTINENTS else f"is none of {', '.join(CONTINENTS)}"
-
-
-def _high(value: str, row: Row) -> str:
-    """The upper end of a range; it is compared only with a lower end that is fine itself."""
-    problem = rate(value, row)
-    if problem or rate(row["low_usd_per_gib"], row):
-        return problem
-    return "is below low_usd_per_gib" if Decimal(value) < Decimal(row["low_usd_per_gib"]) else ""
-
-
-_SOURCE: dict[str, Check] = {"source": text, "source_date": day}
-_TYPES: dict[str, Check] = {
-    **dict.fromkeys(("accelerator_type", "generation"), text),
-    "chips": _chips,
-    **dict.fromkeys(("cores", "hosts"), count),
-    **dict.fromkeys(("topology", "tf_runtime_version", "base_runtime_version", "tpu_api"), anything),
-}
-_PRICES: dict[str, Check] = {
-    "accelerator_type": text,
-    "zone": zone,
-    **dict.fromkeys(("on_demand_usd_per_chip_hour", "spot_usd_per_chip_hour"), price),
-}
-_VERSIONS: dict[str, Check] = dict.fromkeys(("runtime_version", "generations"), text)
-_TRANSFER: dict[str, Check] = {
-    **dict.fromkeys(("from_continent", "to_continent"), _continent),
-    "low_usd_per_gib": rate,
-    "high_usd_per_gib": _high,
-}
-TABLES: Mapping[str, Table] = {
-    "accelerators.csv": Table(_TYPES | _SOURCE, key=("accelerator_type",)),
-    "prices.csv": Table(_PRICES | _SOURCE, key=("accelerator_type", "zone")),
-    "runtime_versions.csv": Table(_VERSIONS | _SOURCE, key=("runtime_version", "generations")),
-    "transfer.csv": Table(_TRANSFER | _SOURCE, key=("from_continent", "to_continent")),
-}
-"""The files of a catalogue."""
+def _read(paths: Mapping[str, Path]) -> tuple[dict[str, list[Row]], list[Fault]]:
+    """The rows of every table, and what is wrong in any of them; types are checked against the generations."""
+    rows: dict[str, list[Row]] = {}
+    faults: list[Fault] = []
+    for name, table in TABLES.items():
+        if name == "accelerators.csv" and not faults:
+            table = types_table(Generations.of_rows(rows["generations.csv"]))
+        rows[name], wrong = table.read(paths[name])
+        faults += wrong
+    return rows, faults
 
 
 def _type(row: Mapping[str, str], runtimes: Mapping[str, tuple[str, ...]]) -> AcceleratorType:
@@ -212,7 +154,7 @@ def _type(row: Mapping[str, str], runtimes: Mapping[str, tuple[str, ...]]) -> Ac
         topology=row["topology"],
         default_runtime=row["tf_runtime_version"],
         base_runtime=row["base_runtime_version"],
-        supported=row["tpu_api"] == "v2",
+        supported=row["tpu_api"] == SERVED,
         runtimes=runtimes.get(generation, ()),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from airflow_tpu.core.catalogue.catalogue import Catalogue, parse_type
+from airflow_tpu.core.catalogue.catalogue import Catalogue
 
 
 def served_zones(catalogue: Catalogue) -> list[str]:
@@ -21,18 +21,23 @@ def differences(catalogue: Catalogue, zone: str, types: Collection[str], version
     :param versions: runtime versions that it offers.
     """
     listed = {name for name in catalogue.types if zone in catalogue.zones_of(name) and catalogue.types[name].supported}
-    known = {name for name in types if parse_type(name)}
-    found = [f"{zone} offers {name}, which the catalogue does not list there" for name in _ordered(known - listed)]
-    found += [
-        f"{zone} does not offer {name}, which the catalogue lists there" for name in _ordered(listed - set(types))
+    known = {name for name in types if catalogue.generations.parse(name)}
+    found = [
+        f"{zone} offers {name}, which the catalogue does not list there" for name in _ordered(known - listed, catalogue)
     ]
-    found += [f"{zone} offers {name}, a kind that this version does not know" for name in sorted(set(types) - known)]
+    found += [
+        f"{zone} does not offer {name}, which the catalogue lists there"
+        for name in _ordered(listed - set(types), catalogue)
+    ]
+    found += [
+        f"{zone} offers {name}, whose generation is in no row of generations.csv" for name in sorted(set(types) - known)
+    ]
     return found + _runtimes(catalogue, zone, listed & set(types), set(versions))
 
 
 def _runtimes(catalogue: Catalogue, zone: str, types: Iterable[str], versions: set[str]) -> list[str]:
     defaults: dict[str, str] = {}
-    for name in _ordered(types):
+    for name in _ordered(types, catalogue):
         kind = catalogue.types[name]
         for version in (kind.default_runtime, kind.base_runtime):
             if version:
@@ -44,5 +49,8 @@ def _runtimes(catalogue: Catalogue, zone: str, types: Iterable[str], versions: s
     ]
 
 
-def _ordered(names: Iterable[str]) -> list[str]:
-    return sorted(names, key=lambda name: (parse_type(name) or ("", 0), name))
+def _ordered(names: Iterable[str], catalogue: Catalogue) -> list[str]:
+    parsed = {name: catalogue.generations.parse(name) for name in names}
+    return sorted(
+        parsed, key=lambda name: ((found.generation, found.chips) if (found := parsed[name]) else ("", 0), name)
+    )

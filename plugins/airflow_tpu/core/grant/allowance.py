@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_tpu.core.catalogue.catalogue import GENERATIONS, is_pod, nearest, parse_type
+from airflow_tpu.core.catalogue.catalogue import nearest
+from airflow_tpu.core.catalogue.generations import Generations
 from airflow_tpu.core.request.fields import Field, Invalid, choice, integer, plain, read_fields, shown
 from airflow_tpu.core.tpu.spec import ZONE, Tier
 from airflow_tpu.errors import Fault
 
 DEVICES = "devices"
 CHIPS = "chips"
-_GENERATION_ALIASES = {"v5litepod": "v5e", "v5lite": "v5e"}
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,9 @@ class Allowance:
         what = self.accelerator_type or self.generation
         return f"{self.count} {self.tier} {what} {self.unit} in {self.zone}"
 
-    def is_of(self, accelerator_type: str) -> bool:
-        """Whether the row is about this type, wherever it is."""
-        if self.accelerator_type:
-            return self.accelerator_type == accelerator_type
-        return (parse_type(accelerator_type) or ("", 0))[0] == self.generation
+    def is_of(self, accelerator_type: str, generation: str) -> bool:
+        """Whether the row is about this type of this generation, wherever it is."""
+        return self.accelerator_type == accelerator_type if self.accelerator_type else self.generation == generation
 
     def units(self, chips: int) -> int:
         """How much of the row a TPU of so many chips takes."""
@@ -58,9 +56,10 @@ class Allowance:
         return {"count": self.count, "unit": self.unit, "tier": str(self.tier), **kind, "zone": self.zone}
 
 
-def parse_allowances(rows: object) -> tuple[tuple[Allowance, ...], list[Fault]]:
+def parse_allowances(rows: object, generations: Generations) -> tuple[tuple[Allowance, ...], list[Fault]]:
     """Read the rows of a grant file.
 
+    :param generations: what there is, and how its types are named.
     :return: the good rows, and a fault for everything wrong in the others.
     """
     if not isinstance(rows, list | tuple) or not rows:
@@ -70,10 +69,10 @@ def parse_allowances(rows: object) -> tuple[tuple[Allowance, ...], list[Fault]]:
     for number, row in enumerate(rows):
         prefix = f"allowances[{number}]."
         values, wrong = read_fields(row, _FIELDS, prefix)
-        wrong = wrong or _kind_faults(values, prefix)
+        wrong = wrong or _kind_faults(values, prefix, generations)
         faults += wrong
         if not wrong:
-            good.append(_allowance(values))
+            good.append(_allowance(values, generations))
     return tuple(good), faults + _repeated(good)
 
 
@@ -107,25 +106,31 @@ _FIELDS: Mapping[str, Field] = {
 }
 
 
-def _kind_faults(values: Mapping[str, Any], prefix: str) -> list[Fault]:
-    name, generation = values["type"], _GENERATION_ALIASES.get(values["generation"], values["generation"])
+def _kind_faults(values: Mapping[str, Any], prefix: str, generations: Generations) -> list[Fault]:
+    name, generation, unit = values["type"], values["generation"], values["unit"]
     if bool(name) == bool(generation):
         return [Fault(f"{prefix}type", name, "give either type or generation")]
-    if generation and generation not in GENERATIONS:
-        return [Fault(f"{prefix}generation", generation, "is unknown", GENERATIONS, nearest(generation, GENERATIONS))]
-    if generation and values["unit"] == DEVICES:
+    if generation and generations.find(generation) is None:
+        names = generations.names
+        return [Fault(f"{prefix}generation", generation, "is unknown", names, nearest(generation, names))]
+    if generation and unit == DEVICES:
         return [Fault(f"{prefix}unit", DEVICES, "devices need a type, such as v2-8", nearest=CHIPS)]
-    if name and parse_type(name) is None:
-        hint = f"generation: {name}" if name in GENERATIONS else nearest(name, ("v2-8", "v3-8", "v4-8", "v5litepod-8"))
+    if name and generations.parse(name) is None:
+        named = generations.find(name)
+        hint = f"generation: {named.name}" if named else _nearest_type(name, generations)
         return [Fault(f"{prefix}type", name, "is no accelerator type", nearest=hint)]
-    if values["unit"] == DEVICES and is_pod(name):
+    if unit == DEVICES and generations.is_slice(name):
         return [Fault(f"{prefix}type", name, "is a pod slice, and devices cannot form pods", nearest=CHIPS)]
     return []
 
 
-def _allowance(values: Mapping[str, Any]) -> Allowance:
-    parsed = parse_type(values["type"])
-    generation = parsed[0] if parsed else _GENERATION_ALIASES.get(values["generation"], values["generation"])
+def _nearest_type(name: str, generations: Generations) -> str | None:
+    return nearest(generations.respelled(name), [f"{one.type_prefix}-8" for one in generations.entries])
+
+
+def _allowance(values: Mapping[str, Any], generations: Generations) -> Allowance:
+    parsed, named = generations.parse(values["type"]), generations.find(values["generation"])
+    generation = parsed.generation if parsed else named.name if named else ""
     return Allowance(values["count"], values["unit"], values["tier"], values["zone"], generation, values["type"])
 
 

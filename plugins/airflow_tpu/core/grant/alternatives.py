@@ -113,12 +113,17 @@ def choices_of(conf: RunConf, grant: Grant, catalogue: Catalogue) -> tuple[Choic
     return tuple(dict.fromkeys((asked, *others)))
 
 
+def types_of(row: Allowance, catalogue: Catalogue) -> list[AcceleratorType]:
+    """Types of one worker that a row is about, in the catalogue's order."""
+    kinds = (catalogue.types[name] for name in catalogue.single_host_types())
+    return [kind for kind in kinds if row.is_of(kind.name, kind.generation)]
+
+
 def _of_row(row: Allowance, conf: RunConf, catalogue: Catalogue) -> Iterator[Choice]:
     if region_of(row.zone) != region_of(conf.zone):
         return
     asked = catalogue.types[conf.accelerator_type]
-    kinds = [catalogue.types[name] for name in catalogue.single_host_types() if row.is_of(name)]
-    for kind in sorted(kinds, key=lambda kind: kind.name != asked.name):
+    for kind in sorted(types_of(row, catalogue), key=lambda kind: kind.name != asked.name):
         runtime = _runtime(conf.runtime_version, asked, kind, catalogue)
         if kind.chips == asked.chips and row.zone in catalogue.zones_of(kind.name) and runtime:
             yield Choice(row.zone, kind.name, runtime, row.tier)

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_tpu.core.grant.allowance import DEVICES, Allowance
+from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import InventoryItem
 from airflow_tpu.core.tpu.spec import Tier
 
@@ -83,12 +84,14 @@ class RowUse:
 class Assignment:
     """The rows of a grant with what belongs to each, and what belongs to none.
 
+    :param grant: the grant.
     :param uses: one for each row, in the order of the grant.
     :param places: use of the row that a TPU belongs to; TPUs of no row are missing.
     :param uncovered: living TPUs of a type, tier or zone that no row has.
     :param uncounted: TPUs of a type outside Google's naming rule, living or not: they may use any row of their pool.
     """
 
+    grant: Grant
     uses: tuple[RowUse, ...]
     places: Mapping[InventoryItem, RowUse]
     uncovered: tuple[InventoryItem, ...]
@@ -100,39 +103,40 @@ class Assignment:
 
     def candidates(self, accelerator_type: str, zone: str, tier: Tier) -> list[RowUse]:
         """Rows that cover such a TPU if they have room, the most specific first."""
-        rows = rows_for([use.row for use in self.uses], accelerator_type, zone, tier)
         by_row = {use.row: use for use in self.uses}
-        return [by_row[row] for row in rows]
+        return [by_row[row] for row in rows_for(self.grant, accelerator_type, zone, tier)]
 
 
-def rows_for(rows: Iterable[Allowance], accelerator_type: str, zone: str, tier: Tier) -> list[Allowance]:
+def rows_for(grant: Grant, accelerator_type: str, zone: str, tier: Tier) -> list[Allowance]:
     """Rows about TPUs of this type, zone and tier, however many exist already; the most specific first."""
-    pool = _pool(zone, tier)
-    fitting = [row for row in rows if _pool(row.zone, row.tier) == pool and row.is_of(accelerator_type)]
-    return sorted(fitting, key=_breadth)
+    pool, parsed = _pool(zone, tier), grant.generations.parse(accelerator_type)
+    if parsed is None:
+        return []
+    mine = (row for row in grant.allowances if _pool(row.zone, row.tier) == pool)
+    return sorted((row for row in mine if row.is_of(accelerator_type, parsed.generation)), key=_breadth)
 
 
-def assign(rows: Sequence[Allowance], items: Iterable[InventoryItem], paid: Collection[str] = ()) -> Assignment:
-    """Give every TPU to a row.
+def assign(grant: Grant, items: Iterable[InventoryItem], paid: Collection[str] = ()) -> Assignment:
+    """Give every TPU to a row of the grant.
 
-    :param rows: rows of the grant.
     :param items: TPUs and reservations, each once.
     :param paid: names of TPUs whose bill somebody has accepted; a row is for the others first.
     """
-    uses = {row: RowUse(row) for row in rows}
+    uses = {row: RowUse(row) for row in grant.allowances}
     places: dict[InventoryItem, RowUse] = {}
     uncovered, uncounted = [], []
     # The living first, since the dead are not billed; then by name, so that every reader sees the same.
     for item in sorted(items, key=lambda one: (not one.alive, one.name in paid, one.name)):
-        fitting = [uses[row] for row in rows_for(rows, item.accelerator_type, item.zone, item.tier)]
-        if item.chips is None:
+        parsed = grant.generations.parse(item.accelerator_type)
+        fitting = [uses[row] for row in rows_for(grant, item.accelerator_type, item.zone, item.tier)]
+        if parsed is None:
             uncounted.append(item)
         elif fitting:
-            places[item] = _use_for(fitting, item.chips)
-            places[item].take(item, item.chips)
+            places[item] = _use_for(fitting, parsed.chips)
+            places[item].take(item, parsed.chips)
         elif item.alive:
             uncovered.append(item)
-    return Assignment(tuple(uses.values()), places, tuple(uncovered), tuple(uncounted))
+    return Assignment(grant, tuple(uses.values()), places, tuple(uncovered), tuple(uncounted))
 
 
 def _use_for(fitting: Sequence[RowUse], chips: int) -> RowUse:

@@ -57,12 +57,12 @@ class Objections:
 def coverage(grant: Grant, request: Request, inventory: Inventory) -> tuple[Allowance | None, Objections]:
     """The row that the TPU would belong to, or the reasons why there is none."""
     spec = request.spec
-    if not rows_for(grant.allowances, request.accelerator.name, spec.zone, spec.tier):
-        return None, Objections(violations=tuple(mismatches(grant.allowances, request.accelerator, spec)))
+    if not rows_for(grant, request.accelerator.name, spec.zone, spec.tier):
+        return None, Objections(violations=tuple(mismatches(grant, request.accelerator, spec)))
     if inventory.is_unreachable(spec.zone):
         problem = "did not answer, so what is in use there is not known; try again"
         return None, Objections(unknown=(Fault("zone", spec.zone, problem),))
-    others = assign(grant.allowances, inventory.of_others(request.owner).items)
+    others = assign(grant, inventory.of_others(request.owner).items)
     odd = others.uncounted_in(spec.zone, spec.tier)
     if odd:
         problem = f"chips of {_names(odd)} cannot be counted"
@@ -150,7 +150,7 @@ def _with_room(request: Request, others: Assignment, inventory: Inventory) -> st
     for use in others.uses:
         row = use.row
         known = not (others.uncounted_in(row.zone, row.tier) or inventory.is_unreachable(row.zone))
-        if row.is_of(kind.name) and known and use.has_room(kind.chips):
+        if row.is_of(kind.name, kind.generation) and known and use.has_room(kind.chips):
             return str(row)
     return ""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 from airflow_tpu.core.catalogue.catalogue import nearest
+from airflow_tpu.core.catalogue.generations import Generations
 from airflow_tpu.core.grant.allowance import Allowance, parse_allowances
 from airflow_tpu.core.request import paths
 from airflow_tpu.core.request.fields import Field, Invalid, integer, plain, positive, read_fields
@@ -35,6 +36,7 @@ class Grant:
     :param bucket: bucket of ledger, leases and artifacts.
     :param prefix: folder in it.
     :param credit: US dollars of credit for what is not covered, None if there is none.
+    :param generations: the rule by which chips of a type are counted.
     """
 
     project_id: str
@@ -46,21 +48,24 @@ class Grant:
     bucket: str
     prefix: str = DEFAULT_PREFIX
     credit: Decimal | None = None
+    generations: Generations = field(kw_only=True, repr=False, compare=False)
 
     @classmethod
-    def parse(cls, mapping: Mapping[str, Any]) -> Grant:
+    def parse(cls, mapping: Mapping[str, Any], generations: Generations) -> Grant:
         """Read the mapping of a grant file.
 
+        :param generations: of the catalogue; a row of a generation that is not among them is refused.
         :raises GrantError: with every fault.
         """
         values, faults = read_fields(mapping, _FIELDS)
         rows = values.pop("allowances", None)
         if isinstance(mapping, Mapping) and rows is not None:
-            values["allowances"], wrong = parse_allowances(rows)
+            values["allowances"], wrong = parse_allowances(rows, generations)
             faults += wrong
         if faults:
             raise GrantError(faults, "the grant file")
-        return cls(**{**values, "start": _placed(values["start"], values["timezone"])})
+        start = _placed(values["start"], values["timezone"])
+        return cls(**{**values, "start": start}, generations=generations)
 
     @property
     def ends_at(self) -> datetime:

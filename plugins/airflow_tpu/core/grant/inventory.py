@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from airflow_tpu.core.catalogue.catalogue import parse_type
 from airflow_tpu.core.tpu.labels import run_of
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, Tier, TPUView
 
@@ -27,12 +26,6 @@ class InventoryItem:
     zone: str
     owner: str | None
     alive: bool = True
-
-    @property
-    def chips(self) -> int | None:
-        """Chips it takes, None for a type outside Google's naming rule."""
-        parsed = parse_type(self.accelerator_type)
-        return parsed[1] if parsed else None
 
     def __str__(self) -> str:
         state = "" if self.alive else ", dead: delete it to free its chips"

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from airflow_tpu.core.catalogue.generations import Generations
 from airflow_tpu.core.grant.grant import DEFAULT_PREFIX, Grant
 from airflow_tpu.core.letter.letter import Letter
 from airflow_tpu.errors import Fault, GrantError
@@ -41,7 +42,7 @@ class Facts:
     timezone: str = "UTC"
 
 
-def grant_of(letter: Letter, facts: Facts) -> Grant:
+def grant_of(letter: Letter, facts: Facts, generations: Generations) -> Grant:
     """The grant that a letter gives.
 
     :raises GrantError: with every fault.
@@ -61,7 +62,7 @@ def grant_of(letter: Letter, facts: Facts) -> Grant:
         "prefix": DEFAULT_PREFIX,
     }
     days = facts.days if facts.days is not None else letter.days
-    return Grant.parse(mapping if days is None else {**mapping, "days": days})
+    return Grant.parse(mapping if days is None else {**mapping, "days": days}, generations)
 
 
 def grant_text(grant: Grant, letter: Letter) -> str:

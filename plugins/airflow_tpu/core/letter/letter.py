@@ -11,24 +11,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from airflow_tpu.core.catalogue.generations import Generations
 from airflow_tpu.core.grant.allowance import Allowance, parse_allowances
 from airflow_tpu.core.letter.plain_text import plain_text
 from airflow_tpu.core.letter.term import term
-from airflow_tpu.core.letter.unparsed_rows import Unread, half_rows
+from airflow_tpu.core.letter.unparsed_rows import Unread, generation_shape, half_rows
 
 # ASCII throughout: languages without spaces glue their words to a row, 총64 spot ... in zone us-central1-f에서.
 _COUNT = r"(?<![\w.-])(?<!\d,)(?P<count>\d{1,3}(?:,\d{3})+|\d{1,9})"
 _TIER = r"(?:(?P<tier>preemptible|spot|on[- ]?demand)\s+)?"
-_KIND = r"(?P<kind>v\d+[a-z]*(?:-\s?\d+)?)"
 _UNIT = r"(?P<unit>device|chip)(?:\s?\(s\)|s)?"
 # A mail program may break a line behind the hyphen of a zone.
 _ZONE = r"(?P<zone>[a-z]+-\s?[a-z]+\d+-\s?[a-z]\w*(?!\w|-\w))"
-_ROW = re.compile(
-    rf"{_COUNT}\s+{_TIER}(?:Google\s+)?Cloud\s+TPUs?\s+{_KIND}\s+{_UNIT}\s+in\s+(?:the\s+)?zone(?::\s*|\s+){_ZONE}",
-    re.IGNORECASE | re.ASCII,
-)
 
 # Also as a person who passes a letter on has translated it.
 _SPOT = r"(\b(?:preemptible|spot|pr[eé]emptibles?)\b|선점|스팟|抢占|搶占|竞价|プリエンプティブル|スポット)"
@@ -52,25 +49,36 @@ class Letter:
     notes: tuple[str, ...] = ()
 
 
-def read_letter(pasted: str) -> Letter:
+@lru_cache(maxsize=8)
+def _row_shape(generations: Generations) -> re.Pattern[str]:
+    kind = rf"(?P<kind>(?:{generation_shape(generations)})(?:-\s?\d+)?)"
+    place = rf"in\s+(?:the\s+)?zone(?::\s*|\s+){_ZONE}"
+    shape = rf"{_COUNT}\s+{_TIER}(?:Google\s+)?Cloud\s+TPUs?\s+{kind}\s+{_UNIT}\s+{place}"
+    return re.compile(shape, re.IGNORECASE | re.ASCII)
+
+
+def read_letter(pasted: str, generations: Generations) -> Letter:
     """Understand a letter.
 
+    :param generations: of the catalogue; a row of another one is handed back.
     :param pasted: its text as it came from the clipboard, plain or HTML.
     """
     lines = plain_text(pasted)
     text = " ".join(lines.split())
-    good, unread = _rows(text)
+    good, unread = _rows(text, generations)
     allowances, notes = _merged(good)
     days, more = term(text)
-    return Letter(tuple(allowances), days, (*unread, *half_rows(_between(text))), (*notes, *more))
+    return Letter(
+        tuple(allowances), days, (*unread, *half_rows(_between(text, generations), generations)), (*notes, *more)
+    )
 
 
-def _rows(text: str) -> tuple[list[Allowance], list[Unread]]:
+def _rows(text: str, generations: Generations) -> tuple[list[Allowance], list[Unread]]:
     good: list[Allowance] = []
     unread = []
     end = 0
-    for match in _ROW.finditer(text):
-        rows, faults = parse_allowances([_mapping(match)])
+    for match in _row_shape(generations).finditer(text):
+        rows, faults = parse_allowances([_mapping(match)], generations)
         tier = _stray_tier(text[end : match.start()], match, text[match.end() :])
         end = match.end()
         if faults:
@@ -123,5 +131,5 @@ def _repetition(same: list[Allowance]) -> Iterator[str]:
         yield f"'{same[0]}' is given {len(same)} times and was taken once"
 
 
-def _between(text: str) -> list[str]:
-    return _ROW.sub("\x00", text).split("\x00")
+def _between(text: str, generations: Generations) -> list[str]:
+    return _row_shape(generations).sub("\x00", text).split("\x00")

@@ -5,21 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
+from airflow_tpu.core.catalogue.generations import Generations
+
+_KIND = "type"
 _FEATURES = {
-    name: re.compile(shape, re.IGNORECASE | re.ASCII)  # words of other scripts are glued to a row
-    for name, shape in {
-        "count": r"(?<![\w.,:/-])\d{1,6}(?![\w.:/%-])",
-        "tier": r"\b(preemptible|spot|on[- ]?demand|reserved)\b",
-        "TPU": r"\bTPUs?\b",
-        "type": r"\b(v\d+[a-z]*(-\d+)?|TPU\d+x)(?![\w-])",
-        "unit": r"\b(device|chip)(\(s\)|s)?(?!\w)",
-        "zone": r"\b[a-z]+-[a-z]+\d+(-\s?[a-z]\w*)?(?![\w-])",
-    }.items()
+    "count": r"(?<![\w.,:/-])\d{1,6}(?![\w.:/%-])",
+    "tier": r"\b(preemptible|spot|on[- ]?demand|reserved)\b",
+    "TPU": r"\bTPUs?\b",
+    _KIND: r"\b((GENERATION)(-\d+)?|TPU\d+x)(?![\w-])",
+    "unit": r"\b(device|chip)(\(s\)|s)?(?!\w)",
+    "zone": r"\b[a-z]+-[a-z]+\d+(-\s?[a-z]\w*)?(?![\w-])",
 }
 _LIKENESS = 3
 _GAP = 24
 """Characters between two features of one row at most; a sentence that mentions types spreads them wider."""
+_COUNTED = re.compile(r"(?<![\w.,-])\d+\s+(?:\w+\s+)?$")
 _SENTENCE_END = re.compile(r"[.!?;]\s")
 
 
@@ -38,25 +40,39 @@ class Unread:
         return f"{self.text!r}: {self.reason}"
 
 
-def half_rows(texts: Iterable[str]) -> list[Unread]:
+def generation_shape(generations: Generations) -> str:
+    """A regular expression for every name of a generation, and for what will be the name of one some day."""
+    known = sorted(generations.spellings, key=len, reverse=True)
+    return "|".join([*map(re.escape, known), r"v\d+[a-z]*"])
+
+
+def half_rows(texts: Iterable[str], generations: Generations) -> list[Unread]:
     """What has three or more of a row's features close together.
 
     :param texts: the letter between its rows.
     """
+    features = _features(generations)
     found = []
     for rest in texts:
-        for cluster in _clusters(rest):
+        for cluster in _clusters(rest, features):
             names = {name for name, _, _ in cluster}
-            if len(names) >= _LIKENESS or _counted_type(rest, cluster):
-                missing = [name for name in _FEATURES if name not in names]
+            if len(names) >= _LIKENESS or _has_counted_type(rest, cluster):
+                missing = [name for name in features if name not in names]
                 reason = "not worded like a row" + (f": no {', no '.join(missing)}" if missing else "")
                 found.append(Unread(rest[cluster[0][1] : cluster[-1][2]], reason))
     return found
 
 
-def _clusters(text: str) -> Iterator[list[tuple[str, int, int]]]:
+@lru_cache(maxsize=8)
+def _features(generations: Generations) -> dict[str, re.Pattern[str]]:
+    shapes = _FEATURES | {_KIND: _FEATURES[_KIND].replace("GENERATION", generation_shape(generations))}
+    # Words of other scripts are glued to a row.
+    return {name: re.compile(shape, re.IGNORECASE | re.ASCII) for name, shape in shapes.items()}
+
+
+def _clusters(text: str, features: dict[str, re.Pattern[str]]) -> Iterator[list[tuple[str, int, int]]]:
     """Features with neither a wide gap nor the end of a sentence between them, as (name, begin, end)."""
-    spots = [(name, *found.span()) for name, shape in _FEATURES.items() for found in shape.finditer(text)]
+    spots = [(name, *found.span()) for name, shape in features.items() for found in shape.finditer(text)]
     cluster: list[tuple[str, int, int]] = []
     for spot in sorted(spots, key=lambda one: one[1:]):
         between = text[cluster[-1][2] : spot[1]] if cluster else ""
@@ -68,6 +84,7 @@ def _clusters(text: str) -> Iterator[list[tuple[str, int, int]]]:
         yield cluster
 
 
-def _counted_type(text: str, cluster: list[tuple[str, int, int]]) -> bool:
+def _has_counted_type(text: str, cluster: list[tuple[str, int, int]]) -> bool:
     """Whether it has something like "10 free v3-8"."""
-    return bool(re.search(r"(?<![\w.,-])\d+\s+(?:\w+\s+)?v\d", text[cluster[0][1] : cluster[-1][2]], re.IGNORECASE))
+    begin = cluster[0][1]
+    return any(_COUNTED.search(text[begin : spot[1]]) for spot in cluster if spot[0] == _KIND)

@@ -32,7 +32,7 @@ def uncovered(grant: Grant, inventory: Inventory, now: datetime) -> list[str]:
     """One sentence for each living TPU that is billed now, and for each allowance that is exceeded."""
     if not grant.start <= now < grant.ends_at:
         return [f"{_place(item)}: the grant does not run now" for item in inventory.items if item.alive]
-    assignment = assign(grant.allowances, inventory.items)
+    assignment = assign(grant, inventory.items)
     alone = [*assignment.uncovered, *(item for item in assignment.uncounted if item.alive)]
     return [f"{_place(item)}: no allowance covers it" for item in alone] + [
         f"{use.in_use} {use.row.unit} are alive, the grant has {use.row}" for use in assignment.uses if use.over
@@ -42,7 +42,7 @@ def uncovered(grant: Grant, inventory: Inventory, now: datetime) -> list[str]:
 def standing(grant: Grant, inventory: Inventory, usage: Usage, now: datetime) -> list[str]:
     """Days left, and for each allowance what is idle and what it has given so far."""
     lines = [f"{grant.days_left(now):.1f} days left: the grant ends {grant.ends_at:%Y-%m-%d %H:%M} UTC"]
-    for use in assign(grant.allowances, inventory.items).uses:
+    for use in assign(grant, inventory.items).uses:
         row = use.row
         total = usage.by_allowance.get(str(row))
         hours = f"{total.chip_hours:.1f}" if total else "0"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
 from airflow_tpu.core.catalogue.catalogue import AcceleratorType, Catalogue, nearest
 from airflow_tpu.core.request.fields import Invalid, choice
 from airflow_tpu.errors import ConfigError, Fault
-
-_MARKETING_NAME = re.compile(r"v5(e|lite)(?=-)")
 
 
 def accelerator_type(value: Any, catalogue: Catalogue) -> str:
@@ -23,7 +20,7 @@ def accelerator_type(value: Any, catalogue: Catalogue) -> str:
         return choice(singles)(value)
     if value in catalogue.types:
         return value
-    raise Invalid("is empty" if value == "" else "is no accelerator type", singles, _nearest(value, singles))
+    raise Invalid("is empty" if value == "" else "is no accelerator type", singles, _nearest(value, singles, catalogue))
 
 
 def type_faults(kind: AcceleratorType, catalogue: Catalogue) -> list[Fault]:
@@ -55,10 +52,9 @@ def known_type(value: str, catalogue: Catalogue) -> AcceleratorType:
     kind = catalogue.types.get(value)
     if kind is not None:
         return kind
-    fault = Fault("accelerator_type", value, "is no accelerator type", (), _nearest(value, catalogue.types))
+    fault = Fault("accelerator_type", value, "is no accelerator type", (), _nearest(value, catalogue.types, catalogue))
     raise ConfigError([fault])
 
 
-def _nearest(value: str, names: Iterable[str]) -> str | None:
-    # People write v5e-8, which is the generation's name; the API's name is v5litepod-8.
-    return nearest(_MARKETING_NAME.sub("v5litepod", value.strip().lower()[:100]), names)
+def _nearest(value: str, names: Iterable[str], catalogue: Catalogue) -> str | None:
+    return nearest(catalogue.generations.respelled(value.strip().lower()[:100]), names)

@@ -7,42 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_tpu.core.catalogue.catalogue import Catalogue, is_pod, nearest, parse_type
+from airflow_tpu.core.catalogue.catalogue import Catalogue, nearest
 from airflow_tpu.core.tpu.spec import ZONE, Tier
-
-
-def test_the_naming_rule_agrees_with_the_table(catalogue: Catalogue) -> None:
-    """Chips and generation of every type in the table follow from its name."""
-    served = [kind for kind in catalogue.types.values() if kind.supported]
-    assert {kind.name: parse_type(kind.name) for kind in served} == {
-        kind.name: (kind.generation, kind.chips) for kind in served
-    }
-
-
-def test_pods_are_the_types_of_several_hosts(catalogue: Catalogue) -> None:
-    """The rule for pods agrees with the number of worker VMs in the table."""
-    served = [kind for kind in catalogue.types.values() if kind.supported]
-    assert {kind.name for kind in served if is_pod(kind.name)} == {kind.name for kind in served if kind.hosts > 1}
-
-
-@pytest.mark.parametrize(
-    ("name", "parsed"),
-    [
-        ("v4-32", ("v4", 16)),
-        ("v4-64", ("v4", 32)),
-        ("v5litepod-16", ("v5e", 16)),
-        ("v6e-1", ("v6e", 1)),
-        ("v2-1", None),
-        ("v5e-8", None),
-        ("tpu7x-8", None),
-        ("v4-032", None),
-        ("", None),
-        ("v4-٣٢", None),
-    ],
-)
-def test_chips_are_not_the_number_in_the_name(name: str, parsed: tuple[str, int] | None) -> None:
-    """Older generations count cores, two to a chip; a name outside the rule has no chips rather than wrong ones."""
-    assert parse_type(name) == parsed
 
 
 def test_every_price_has_its_source(catalogue: Catalogue) -> None:

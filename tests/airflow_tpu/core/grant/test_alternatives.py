@@ -13,6 +13,7 @@ from airflow_tpu.core.grant.alternatives import Choice, Hunt, choices_of
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.core.tpu.spec import Tier
+from tests.airflow_tpu.shipped import GENERATIONS
 
 NOW = dt.datetime(2026, 11, 28, 4, 0, tzinfo=dt.UTC)
 ROWS = [
@@ -33,7 +34,7 @@ def grant(*rows: dict[str, Any]) -> Grant:
         "days": 90,
         "bucket": "bucket-a",
     }
-    return Grant.parse({**letter, "allowances": list(rows)})
+    return Grant.parse({**letter, "allowances": list(rows)}, GENERATIONS)
 
 
 def conf(catalogue: Catalogue, **fields: Any) -> RunConf:

@@ -18,6 +18,7 @@ from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, GrantViolation
 from tests.airflow_tpu.core.grant import two_rows
+from tests.airflow_tpu.shipped import GENERATIONS
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 OURS = "0123456789"
@@ -96,7 +97,7 @@ def test_what_is_not_covered_and_the_nearest_that_is(
     local_grant: Grant, catalogue: Catalogue, kind: str, zone: str, tier: Tier, nearest: dict[str, str]
 ) -> None:
     """Each differing field is named, and taking the nearest values gives a request that passes."""
-    grant = Grant.parse({**local_grant.to_json(), "allowances": LETTER_2019})
+    grant = Grant.parse({**local_grant.to_json(), "allowances": LETTER_2019}, GENERATIONS)
     faults = faults_of(grant, request_for(catalogue, kind, zone, tier))
     assert {field: fault.nearest for field, fault in faults.items()} == nearest
     mended = request_for(

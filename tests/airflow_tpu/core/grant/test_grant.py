@@ -13,18 +13,19 @@ from airflow_tpu.core.grant.allowance import Allowance
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.errors import Fault, GrantError
+from tests.airflow_tpu.shipped import GENERATIONS
 
 
 def faults_of(mapping: object) -> dict[str, Fault]:
     """The faults of a grant file, by field."""
     with pytest.raises(GrantError) as caught:
-        Grant.parse(mapping)  # type: ignore[arg-type]
+        Grant.parse(mapping, GENERATIONS)  # type: ignore[arg-type]
     return {fault.field: fault for fault in caught.value.faults}
 
 
 def test_the_six_rows_of_the_letter(grant_mapping: dict[str, Any]) -> None:
     """The example holds the rows of the letters of 2025-26."""
-    grant = Grant.parse(grant_mapping)
+    grant = Grant.parse(grant_mapping, GENERATIONS)
     assert [str(row) for row in grant.allowances] == [
         "32 spot v4 chips in us-central2-b",
         "32 on-demand v4 chips in us-central2-b",
@@ -41,15 +42,16 @@ def test_the_old_dialect(local_grant: Grant) -> None:
     row = local_grant.allowances[0]
     assert row == Allowance(5, "devices", Tier.ON_DEMAND, "us-central1-f", "v2", "v2-8")
     again = Grant.parse(
-        {**local_grant.to_json(), "allowances": [{**row.to_json(), "unit": "device", "tier": "preemptible"}]}
+        {**local_grant.to_json(), "allowances": [{**row.to_json(), "unit": "device", "tier": "preemptible"}]},
+        GENERATIONS,
     )
     assert again.allowances[0].tier is Tier.SPOT
 
 
 def test_the_json_form_is_read_back(grant_mapping: dict[str, Any], local_grant: Grant) -> None:
     """Writing a grant down and reading it gives the same grant."""
-    for grant in (Grant.parse(grant_mapping), local_grant):
-        assert Grant.parse(json.loads(json.dumps(grant.to_json()))) == grant
+    for grant in (Grant.parse(grant_mapping, GENERATIONS), local_grant):
+        assert Grant.parse(json.loads(json.dumps(grant.to_json())), GENERATIONS) == grant
 
 
 def test_all_faults_at_once(grant_mapping: dict[str, Any]) -> None:
@@ -132,7 +134,7 @@ def test_the_end_of_the_term(
     grant_mapping: dict[str, Any], start: object, timezone: str, days: int, ends_at: datetime
 ) -> None:
     """Without an hour the term ends when its last day begins, where the dates are meant."""
-    grant = Grant.parse({**grant_mapping, "start": start, "timezone": timezone, "days": days})
+    grant = Grant.parse({**grant_mapping, "start": start, "timezone": timezone, "days": days}, GENERATIONS)
     assert grant.ends_at == ends_at
     assert grant.days_left(ends_at - timedelta(hours=36)) == 1.5
     assert grant.days_left(ends_at + timedelta(days=1)) == 0

@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 
 from airflow_tpu.core.grant.allowance import Allowance
 from airflow_tpu.core.grant.assignment import assign
+from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey, labels
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
+from tests.airflow_tpu.shipped import GENERATIONS
 
 ZONE = "europe-west4-b"
 ROW = Allowance(64, "chips", Tier.SPOT, ZONE, "v5e")
@@ -29,7 +31,8 @@ def queued(queued_id: str, state: str, *node_ids: str) -> QueuedView:
 
 def held(inventory: Inventory) -> int:
     """Chips that are not free in the row."""
-    return assign([ROW], inventory.items).uses[0].held
+    grant = Grant("p", "1", datetime(2026, 11, 1, tzinfo=UTC), 30, "UTC", (ROW,), "b", generations=GENERATIONS)
+    return assign(grant, inventory.items).uses[0].held
 
 
 def test_a_queued_resource_and_its_node_are_one() -> None:

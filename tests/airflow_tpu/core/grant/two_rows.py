@@ -5,6 +5,7 @@ from __future__ import annotations
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import InventoryItem
 from airflow_tpu.core.tpu.spec import Tier
+from tests.airflow_tpu.shipped import GENERATIONS
 
 ZONE = "europe-west4-b"
 KIND = "v5litepod-8"
@@ -17,7 +18,7 @@ def two_rows(local_grant: Grant, devices: int) -> Grant:
         {"count": 8, "unit": "chips", "tier": "spot", "generation": "v5e", "zone": ZONE},
         {"count": devices, "unit": "devices", "tier": "spot", "type": KIND, "zone": ZONE},
     ]
-    return Grant.parse({**local_grant.to_json(), "allowances": rows})
+    return Grant.parse({**local_grant.to_json(), "allowances": rows}, GENERATIONS)
 
 
 def alive(count: int) -> tuple[InventoryItem, ...]:

@@ -13,6 +13,7 @@ from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.letter.grant_file import Facts, grant_of, grant_text
 from airflow_tpu.core.letter.letter import Letter, read_letter
 from airflow_tpu.errors import GrantError
+from tests.airflow_tpu.shipped import GENERATIONS
 
 OLD = "{} Cloud TPU {} device(s) in zone {}"
 NEW = "{} Cloud TPU {} chips in zone {}"
@@ -69,7 +70,7 @@ def letter(rows: list[str], term: str, bullet: str = "  * ") -> str:
 
 def read(text: str) -> list[str]:
     """The rows of a letter that leaves no doubt."""
-    found = read_letter(text)
+    found = read_letter(text, GENERATIONS)
     assert found.unread == ()
     return [str(row) for row in found.allowances]
 
@@ -88,13 +89,13 @@ def read(text: str) -> list[str]:
 def test_known_letters_are_read(rows: list[str], term: str, days: int, expected: list[str]) -> None:
     """Every letter that is known is read to its last row, with its term, and its prose is no row."""
     text = letter(rows, term)
-    assert (read(text), read_letter(text).days) == (expected, days)
+    assert (read(text), read_letter(text, GENERATIONS).days) == (expected, days)
 
 
 def test_letter_without_counts_is_reported() -> None:
     """Rows that were passed on without their counts (2024) are not guessed."""
     rows = ["preemptible Cloud TPU v2-8 in zone us-central1-f", "preemptible and on-demand Cloud TPU v4, us-central2-b"]
-    found = read_letter("\n\n".join(rows))
+    found = read_letter("\n\n".join(rows), GENERATIONS)
     assert found.allowances == ()
     assert [(one.text, one.reason) for one in found.unread] == [
         (" ".join(rows), "not worded like a row: no count, no unit")
@@ -179,7 +180,7 @@ UNREAD = {
 @pytest.mark.parametrize(("text", "reason"), UNREAD.items())
 def test_what_looks_like_a_row_is_never_dropped(text: str, reason: str) -> None:
     """A row that is not understood is handed back with the reason, and the good row beside it is read."""
-    found = read_letter(f"{letter([ROW], '90 days')}\n\n{text}\n\nBest regards")
+    found = read_letter(f"{letter([ROW], '90 days')}\n\n{text}\n\nBest regards", GENERATIONS)
     assert [str(row) for row in found.allowances] == ["64 spot v6e chips in us-east1-d"]
     assert len(found.unread) == 1
     assert reason in str(found.unread[0])
@@ -188,7 +189,7 @@ def test_what_looks_like_a_row_is_never_dropped(text: str, reason: str) -> None:
 def test_repeated_rows_are_merged_and_said() -> None:
     """The same row twice counts once; with two counts the smaller is taken, and a note says so."""
     other = ROW.replace("spot", "on-demand")
-    found = read_letter("\n".join([ROW, ROW, ROW.replace("64", "32"), other, other]))
+    found = read_letter("\n".join([ROW, ROW, ROW.replace("64", "32"), other, other]), GENERATIONS)
     assert [str(row) for row in found.allowances] == [
         "32 spot v6e chips in us-east1-d",
         "64 on-demand v6e chips in us-east1-d",
@@ -227,7 +228,7 @@ def test_repeated_rows_are_merged_and_said() -> None:
 )
 def test_term_is_read_where_it_is_stated(text: str, days: int | None) -> None:
     """A single number of days is the term; several, months or none are left to a person, with a note."""
-    found = read_letter(text)
+    found = read_letter(text, GENERATIONS)
     assert found.days == days
     assert bool(found.notes) == (days is None)
 
@@ -235,13 +236,13 @@ def test_term_is_read_where_it_is_stated(text: str, days: int | None) -> None:
 def written(found: Letter, **more: Any) -> Grant:
     """The grant as it is read back from the file that was written."""
     facts = Facts(**{**vars(FACTS), **more})
-    return Grant.parse(yaml.safe_load(grant_text(grant_of(found, facts), found)))
+    return Grant.parse(yaml.safe_load(grant_text(grant_of(found, facts, GENERATIONS), found)), GENERATIONS)
 
 
 def test_written_file_is_read_back() -> None:
     """The file holds the letter and what was given beside it; an explicit term outweighs the letter's."""
-    found = read_letter(letter(ROWS_2020, "30 days"))
-    assert written(found) == grant_of(found, FACTS)
+    found = read_letter(letter(ROWS_2020, "30 days"), GENERATIONS)
+    assert written(found) == grant_of(found, FACTS, GENERATIONS)
     assert [str(row) for row in written(found).allowances] == READ_2020
     assert (written(found).days, written(found, days=90).days) == (30, 90)
 
@@ -261,30 +262,32 @@ def test_written_file_is_read_back() -> None:
 )
 def test_odd_values_survive_yaml(odd: dict[str, str]) -> None:
     """What YAML would take for a date, a number or nothing comes back as what it was."""
-    found = read_letter(letter(ROWS_2026, "90 days"))
-    assert written(found, **odd) == grant_of(found, Facts(**{**vars(FACTS), **odd}))
+    found = read_letter(letter(ROWS_2026, "90 days"), GENERATIONS)
+    assert written(found, **odd) == grant_of(found, Facts(**{**vars(FACTS), **odd}), GENERATIONS)
 
 
 def test_doubts_are_kept_in_the_file() -> None:
     """What was not understood stands in the file as a comment beside the rows."""
-    found = read_letter(f"{letter([ROW, ROW], '90 days')}\n64 spot Cloud TPU\x07 v9x chips in zone us-east1-d")
-    text = grant_text(grant_of(found, FACTS), found)
+    found = read_letter(
+        f"{letter([ROW, ROW], '90 days')}\n64 spot Cloud TPU\x07 v9x chips in zone us-east1-d", GENERATIONS
+    )
+    text = grant_text(grant_of(found, FACTS, GENERATIONS), found)
     assert "# NOT UNDERSTOOD, and so not free: '64 spot Cloud TPU v9x chips in zone us-east1-d'" in text
     assert "# Note: '64 spot v6e chips in us-east1-d' is given 2 times" in text
 
 
 def test_every_fault_is_named_at_once() -> None:
     """A wrong number, an impossible start and a missing term are one error."""
-    found = read_letter(ROW)
+    found = read_letter(ROW, GENERATIONS)
     with pytest.raises(GrantError) as caught:
-        grant_of(found, Facts("123456", "my-project", "3 September", "gs://x/y"))
+        grant_of(found, Facts("123456", "my-project", "3 September", "gs://x/y"), GENERATIONS)
     assert {fault.field for fault in caught.value.faults} == {"project_id", "project_number", "start", "bucket", "days"}
 
 
 def test_letter_without_rows_is_refused() -> None:
     """A mail without one row makes no grant, and the error shows what a row looks like."""
     with pytest.raises(GrantError, match="64 spot Cloud TPU v6e chips in zone us-east1-d"):
-        grant_of(read_letter("Thank you for your interest in TPUs."), FACTS)
+        grant_of(read_letter("Thank you for your interest in TPUs.", GENERATIONS), FACTS, GENERATIONS)
 
 
 counts = st.integers(1, 9999)
@@ -316,4 +319,4 @@ def test_any_rows_in_any_dress_are_read(rows: list[tuple[int, Any, Any, str]], d
 @given(st.text() | st.text(alphabet="0123456789 spotclaudTPUv2-8vei()\n<>&;=,.us-central1", max_size=300))
 def test_any_text_is_survived(text: str) -> None:
     """No text, however odd, ends in anything but a letter."""
-    assert isinstance(read_letter(text), Letter)
+    assert isinstance(read_letter(text, GENERATIONS), Letter)
