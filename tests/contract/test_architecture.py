@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.docs.pages import PAGES, ROOT, name_of
 PACKAGE = ROOT / "plugins" / "airflow_tpu"
 MAP = ROOT / "docs" / "architecture.md"
 TABLES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md")
+CONTRACTS = ("pyproject.toml", "importlinter.remote.toml")
 CODE = {".py", ".js", ".sh", ".sql", ".csv", ".yaml", ".toml", ".Dockerfile"}
 # Tests of a module lie in the folder that mirrors the module's: the folder needs no row of its own.
 MIRRORS = {
@@ -106,6 +108,26 @@ def test_every_path_of_the_page_exists() -> None:
     """Outside the map a path of the page is one from the root of the project or of the package."""
     text = "\n".join(line for line in MAP.read_text(encoding="utf-8").splitlines() if not line.startswith("|"))
     assert [name for name in paths(text) if not exists(name)] == []
+
+
+def test_the_layers_are_those_of_the_contracts() -> None:
+    """Each layer of the contracts that import-linter proves is on the page as it is there, the highest one first."""
+    text = MAP.read_text(encoding="utf-8")
+    contracts = [
+        one
+        for name in CONTRACTS
+        for one in tomllib.loads((ROOT / name).read_text())["tool"]["importlinter"]["contracts"]
+    ]
+    layers = {one["name"]: [layer(names) for names in one["layers"]] for one in contracts if one["type"] == "layers"}
+    package = layers.pop("The package's layers")
+    drawn = re.findall(r"└─ (\w+(?: · \w+)*)", text)
+    assert drawn == package
+    assert [name for name, found in layers.items() if " → ".join(found) not in text] == []
+
+
+def layer(names: str) -> str:
+    """One layer as the page writes it; import-linter puts names that not every container has in brackets."""
+    return " · ".join(name.strip("() ") for name in names.split("|"))
 
 
 @pytest.mark.parametrize("page", TABLES, ids=name_of)
