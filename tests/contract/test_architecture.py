@@ -122,7 +122,8 @@ def test_the_layers_are_those_of_the_contracts() -> None:
     package = layers.pop("The package's layers")
     drawn = re.findall(r"└─ (\w+(?: · \w+)*)", text)
     assert drawn == package
-    assert [name for name, found in layers.items() if " → ".join(found) not in text] == []
+    lines = {name: " → ".join(found) for name, found in layers.items()}
+    assert {name: line for name, line in lines.items() if f"`{line}`" not in text} == {}
 
 
 def layer(names: str) -> str:
