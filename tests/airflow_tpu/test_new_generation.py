@@ -73,7 +73,7 @@ def catalogue(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog
 def granted(catalogue: Catalogue) -> Grant:
     """The grant of the letter, written to a file and read back."""
     letter = read_letter(LETTER, catalogue.generations)
-    assert letter.unread == ()
+    assert letter.unparsed == ()
     facts = Facts("local-project", "100000000001", "2026-11-01", "trc-local")
     text = grant_text(grant_of(letter, facts, catalogue.generations), letter)
     return Grant.parse(yaml.safe_load(text), catalogue.generations)

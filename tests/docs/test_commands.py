@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_tpu.core.ledger.bucket_retention import Keeping, warnings
+from airflow_tpu.core.ledger.bucket_retention import BucketRetention, warnings
 from airflow_tpu.core.tpu.commands import ssh_command
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from tests.docs.gcloud import FORMS, gcloud_problem
@@ -43,7 +43,7 @@ def test_a_command_for_google_is_spelled_as_its_reference_says(command: Command)
 
 def test_commands_that_the_package_prints_are_spelled_as_their_reference_says() -> None:
     """So are the commands for a login and for a bucket that keeps what was deleted."""
-    told = warnings("b", Keeping(604800, 86400, versioning=True))
+    told = warnings("b", BucketRetention(604800, 86400, versioning=True))
     printed = [f"gcloud {text.split('gcloud ', 1)[1].split(';')[0]}" for text in told]
     printed.append(ssh_command(ResourceName.parse("projects/p/locations/us-central1-f/nodes/n")))
     assert [gcloud_problem(text) for text in printed] == [""] * 4

@@ -107,8 +107,8 @@ def _show(grant: Grant) -> None:
 
 
 def _show_doubts(letter: Letter) -> None:
-    for unread in letter.unread:
-        say(f"NOT UNDERSTOOD, add it to the file by hand if it is a row: {unread}")
+    for unparsed in letter.unparsed:
+        say(f"NOT UNDERSTOOD, add it to the file by hand if it is a row: {unparsed}")
     for note in letter.notes:
         say(f"Note: {note}")
     say("Compare every row with the letter: what is not a row here is billed.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_tpu.cli.cloud import CONNECTION, reached
 from airflow_tpu.cli.verbs import DONE, REFUSED, Verb, complain, option, say
 from airflow_tpu.core.ledger.audit_log import read_entries
-from airflow_tpu.core.ledger.ledger_filter import Selection
+from airflow_tpu.core.ledger.ledger_filter import LedgerFilter
 from airflow_tpu.core.ledger.reconcile import TOLERANCE, reconcile
 from airflow_tpu.core.ledger.usage import Usage, fold
 from airflow_tpu.core.report.month import Month
@@ -53,11 +53,11 @@ def _save(path: str, content: bytes, found: Usage) -> None:
     complain(f"Written: {path}, {len(found.rows)} incarnation(s)")
 
 
-def _wanted(args: argparse.Namespace) -> Selection:
-    wanted = Selection(args.run, args.dag, args.begin, args.end)
+def _wanted(args: argparse.Namespace) -> LedgerFilter:
+    wanted = LedgerFilter(args.run, args.dag, args.begin, args.end)
     if not args.month:
         return wanted
-    if wanted != Selection():
+    if wanted != LedgerFilter():
         raise ConfigError(
             [Fault("month", args.month, "is a whole month: --run, --dag, --from and --to do not go with it")]
         )
@@ -65,7 +65,7 @@ def _wanted(args: argparse.Namespace) -> Selection:
     return replace(wanted, begin=month.first, end=month.last)
 
 
-def _period(args: argparse.Namespace, grant: Grant, wanted: Selection) -> Usage:
+def _period(args: argparse.Namespace, grant: Grant, wanted: LedgerFilter) -> Usage:
     from airflow_tpu.stores.grants import load_catalogue
 
     return fold(wanted.of(_events(args, grant)), load_catalogue(), dt.datetime.now(dt.UTC))
@@ -111,7 +111,7 @@ def _events(args: argparse.Namespace, grant: Grant) -> list[Opened | Closed]:
         return LedgerStore(reports.hook, reports.root).events()
 
 
-def _reconcile(args: argparse.Namespace, wanted: Selection) -> int:
+def _reconcile(args: argparse.Namespace, wanted: LedgerFilter) -> int:
     from airflow_tpu.stores.grants import load_grant
 
     if not args.audit:

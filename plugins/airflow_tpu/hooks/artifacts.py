@@ -12,8 +12,8 @@ from airflow.providers.google.cloud.hooks.gcs import GCSHook
 
 from airflow_tpu import settings
 from airflow_tpu.clients.endpoints import parse_options
-from airflow_tpu.core.catalogue.transfer_rates import Below
-from airflow_tpu.core.ledger.bucket_retention import Keeping
+from airflow_tpu.core.catalogue.transfer_rates import StoredSize
+from airflow_tpu.core.ledger.bucket_retention import BucketRetention
 from airflow_tpu.errors import ConfigError, Fault
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class ArtifactsHook(GCSHook):
         found = self._metadata("bucket", bucket)
         return None if found is None or not found.project_number else str(found.project_number)
 
-    def keeping(self, bucket: str) -> Keeping | None:
+    def retention(self, bucket: str) -> BucketRetention | None:
         """What a bucket keeps of deleted and replaced objects; None when it may not be read.
 
         :raises ConfigError: the bucket does not exist.
@@ -103,7 +103,7 @@ class ArtifactsHook(GCSHook):
         if found is None:
             return None
         soft = found.soft_delete_policy.retention_duration_seconds
-        return Keeping(int(soft or 0), int(found.retention_period or 0), bool(found.versioning_enabled))
+        return BucketRetention(int(soft or 0), int(found.retention_period or 0), bool(found.versioning_enabled))
 
     def listing(self, uri: str) -> list[ObjectInfo]:
         """Every object whose URI begins with this text, all pages."""
@@ -111,7 +111,7 @@ class ArtifactsHook(GCSHook):
         blobs = self._client.list_blobs(bucket, prefix=prefix or None, timeout=TIMEOUT)
         return [ObjectInfo(blob.name, blob.size, blob.crc32c, blob.generation) for blob in blobs]
 
-    def amount(self, uri: str, limit: int = COUNTED) -> Below | None:
+    def amount(self, uri: str, limit: int = COUNTED) -> StoredSize | None:
         """How much a folder, or else an object, takes; None when it may not be listed.
 
         :param uri: of the folder or the object.
@@ -128,7 +128,7 @@ class ArtifactsHook(GCSHook):
             alone = self._bucket(bucket).get_blob(name, timeout=TIMEOUT) if name and not sizes else None
         except Forbidden:
             return None
-        return Below(sum(sizes) if alone is None else alone.size, complete=len(sizes) < limit)
+        return StoredSize(sum(sizes) if alone is None else alone.size, complete=len(sizes) < limit)
 
     def soft_deleted(self, uri: str) -> int | None:
         """Bytes that the bucket's soft-delete policy still keeps of removed objects; None where Google does not tell.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import settings
-from airflow_tpu.core.grant.alternatives import Choice, Hunt
+from airflow_tpu.core.grant.alternatives import Alternative, CapacitySearch
 from airflow_tpu.core.run.start_window import first_of
 from airflow_tpu.core.tpu.readiness import Wait
 from airflow_tpu.errors import (
@@ -46,8 +46,8 @@ class Step:
     :param resume_at: when it asks, None for at once.
     """
 
-    choice: Choice
-    hunt: Hunt
+    choice: Alternative
+    hunt: CapacitySearch
     why: str
     resume_at: dt.datetime | None = None
 
@@ -73,7 +73,7 @@ def next_step(bench: Workbench, record: RunRecord, error: TPUError) -> Step | No
     if not isinstance(error, StockOut) and not (walking and isinstance(error, _NOT_THERE)):
         return None
     now = bench.runs.clock.now()
-    hunt, choice, wait = (record.hunt or Hunt(now)).after(refused, bench.choices)
+    hunt, choice, wait = (record.hunt or CapacitySearch(now)).after(refused, bench.choices)
     if not wait:
         why = f"no {refused} to be had, so {choice} is asked for, which the grant has in the region of the data as well"
         return Step(choice, hunt, why)

@@ -20,7 +20,7 @@ from airflow_tpu.core.grant.authorize import authorize
 from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.grant.reservations import NOTHING, Reservation, Reservations
 from airflow_tpu.core.ledger.events import Opened
-from airflow_tpu.core.ledger.transfers import crossings
+from airflow_tpu.core.ledger.transfers import transfers
 from airflow_tpu.core.tpu.labels import incarnation_of, labels, token_of
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, TPUSpec, TPUView
 from airflow_tpu.errors import DeadlineExceeded, LeaseLost, NameTaken, ResourceNotFound, TransientError
@@ -34,7 +34,7 @@ from airflow_tpu.stores.reservations import ReservationStore
 if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_api import TPUClient
     from airflow_tpu.core.catalogue.catalogue import AcceleratorType
-    from airflow_tpu.core.catalogue.transfer_rates import Below, Rates
+    from airflow_tpu.core.catalogue.transfer_rates import Rates, StoredSize
     from airflow_tpu.core.grant.authorize import Permit
     from airflow_tpu.core.grant.grant import Grant
     from airflow_tpu.core.run.run_record import RunRecord
@@ -78,7 +78,7 @@ class Order:
     paid_reason: str
     ssh_keys: str
     project_number: str | None = None
-    below: Mapping[str, Below | None] = field(default_factory=dict)
+    below: Mapping[str, StoredSize | None] = field(default_factory=dict)
     rates: Rates = field(default_factory=dict)
     artifacts_uri: str = ""
 
@@ -303,5 +303,5 @@ def _opened(order: Order, permit: Permit, record: RunRecord, now: dt.datetime) -
         allowance=permit.allowance_text,
         paid_reason=permit.paid_reason,
         requested_at=now,
-        crossings=crossings(order.bucket_locations, order.below, spec.zone, order.artifacts_uri),
+        transfers=transfers(order.bucket_locations, order.below, spec.zone, order.artifacts_uri),
     )

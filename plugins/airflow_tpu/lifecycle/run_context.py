@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients import airflow_state
 from airflow_tpu.clients.ssh_login import public_key_line, read_login
-from airflow_tpu.core.grant.alternatives import Choice, choices_of
+from airflow_tpu.core.grant.alternatives import Alternative, alternatives
 from airflow_tpu.core.ledger.usage import Usage, fold
 from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.core.run.start_window import closes_at
@@ -144,18 +144,18 @@ class Workbench:
     @property
     def spec(self) -> TPUSpec:
         """The TPU that the form asks for."""
-        return self.spec_of(Choice.asked(self.conf))
+        return self.spec_of(Alternative.asked(self.conf))
 
     @cached_property
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[Alternative, ...]:
         """Every TPU that would do, the one of the form first."""
-        return choices_of(self.conf, self.grant, self.catalogue)
+        return alternatives(self.conf, self.grant, self.catalogue)
 
-    def choice(self, record: RunRecord | None) -> Choice:
+    def choice(self, record: RunRecord | None) -> Alternative:
         """Which TPU a run asks for now."""
-        return (record.choice if record is not None else None) or Choice.asked(self.conf)
+        return (record.choice if record is not None else None) or Alternative.asked(self.conf)
 
-    def spec_of(self, choice: Choice) -> TPUSpec:
+    def spec_of(self, choice: Alternative) -> TPUSpec:
         """The TPU to ask for."""
         return TPUSpec(
             project_id=self.tpu.endpoint.project_id,

@@ -10,7 +10,7 @@ from airflow_tpu.core.grant.authorize import authorize
 from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.grant.form_reasons import with_grant
 from airflow_tpu.core.grant.inventory import Inventory
-from airflow_tpu.core.grant.project_identity import doubts
+from airflow_tpu.core.grant.project_identity import identity_warnings
 from airflow_tpu.errors import ConfigError
 from airflow_tpu.lifecycle.run_context import conf_mapping
 from airflow_tpu.operators.base import CloudTPUBaseOperator
@@ -58,7 +58,7 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
     def _doubts(self, bench: Workbench) -> list[str]:
         credentials = bench.tpu.endpoint.credentials
         projects = (getattr(credentials, name, None) for name in ("project_id", "quota_project_id"))
-        return doubts(bench.grant.project_id, *projects)
+        return identity_warnings(bench.grant.project_id, *projects)
 
     def _alone(self, bench: Workbench, end: dt.datetime) -> None:
         """What the script, the form and the grant file alone refuse is refused before any call of the TPU API."""

@@ -86,7 +86,7 @@ class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
         billed = [Fault("project_id", bench.grant.project_id, line) for line in uncovered(bench.grant, inventory, now)]
         if billed:
             raise GrantViolation(billed, "what is alive outside the grant", consequence=BILLED)
-        for line in warnings(bench.grant.bucket, bench.storage.keeping(bench.grant.bucket)):
+        for line in warnings(bench.grant.bucket, bench.storage.retention(bench.grant.bucket)):
             self.log.warning("%s", line)
         lines = standing(bench.grant, inventory, _usage(bench, now), now)
         for line in lines:

@@ -16,7 +16,7 @@ from airflow_tpu.operators.base import CloudTPUBaseOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.core.grant.alternatives import Choice
+    from airflow_tpu.core.grant.alternatives import Alternative
     from airflow_tpu.core.grant.authorize import Permit
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.lifecycle.project_snapshot import Census
@@ -80,7 +80,7 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
         raise refused[min(1, len(again))]
 
 
-def _anew(record: RunRecord, choice: Choice) -> RunRecord:
+def _anew(record: RunRecord, choice: Alternative) -> RunRecord:
     return replace(record, choice=choice, hunt=None)
 
 

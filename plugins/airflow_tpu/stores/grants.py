@@ -16,7 +16,7 @@ from airflow_tpu.errors import ConfigError, Fault, GrantUnknown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from airflow_tpu.core.catalogue.transfer_rates import Below
+    from airflow_tpu.core.catalogue.transfer_rates import StoredSize
     from airflow_tpu.hooks.artifacts import ArtifactsHook
 
 
@@ -127,7 +127,9 @@ def bucket_locations(hook: ArtifactsHook, uris: Iterable[str]) -> dict[str, str 
     return found
 
 
-def amounts_elsewhere(hook: ArtifactsHook, locations: Mapping[str, str | None], region: str) -> dict[str, Below | None]:
+def amounts_elsewhere(
+    hook: ArtifactsHook, locations: Mapping[str, str | None], region: str
+) -> dict[str, StoredSize | None]:
     """How much lies below each URI whose bucket is not in the TPU's region; None where it may not be listed."""
     return {
         uri: hook.amount(uri)

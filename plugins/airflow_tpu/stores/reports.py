@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_tpu.core.ledger.billable import Stored
+from airflow_tpu.core.ledger.billable import StoredBytes
 from airflow_tpu.core.ledger.usage import Usage, fold
 from airflow_tpu.core.report.month import Month
 from airflow_tpu.core.report.month_files import report_files
@@ -32,10 +32,10 @@ class ReportStore(Store):
         events = LedgerStore(self.hook, self.root, clock=self.clock).events()
         return fold(month.selection.of(events), catalogue, self.clock.now(), self.stored())
 
-    def stored(self) -> Stored:
+    def stored(self) -> StoredBytes:
         """What is kept below the grant's prefix, and what was removed there and is billed until it is let go."""
         below = f"{self.root}/"
-        return Stored(sum(info.size for info in self.hook.listing(below)), self.hook.soft_deleted(below))
+        return StoredBytes(sum(info.size for info in self.hook.listing(below)), self.hook.soft_deleted(below))
 
     def write(self, usage: Usage, month: Month) -> list[str]:
         """Write the files of a month over those of an earlier try; the Markdown last, when what it shows is there.

@@ -21,7 +21,7 @@ STATIC = Path(__file__).resolve().parent / "static"
 _SERVED = frozenset({".js", ".css", ".svg"})
 FILES = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*") if path.suffix in _SERVED}
 """What may be served: a path in a request is only ever looked up here."""
-PATIENCE = 20.0
+WAIT_SECONDS = 20.0
 """Seconds one request waits for the first reading; then the page asks again."""
 HEADERS = {
     # No inline script or style, nothing from elsewhere, and only Airflow itself may frame the page.
@@ -40,11 +40,11 @@ GUARDS = [
 ]
 
 
-def create_app(cache: SnapshotCache | None = None, patience: float = PATIENCE) -> FastAPI:
+def create_app(cache: SnapshotCache | None = None, wait_seconds: float = WAIT_SECONDS) -> FastAPI:
     """Build the application.
 
     :param cache: where the figures come from.
-    :param patience: seconds one request waits for them.
+    :param wait_seconds: seconds one request waits for them.
     """
     snapshots = cache or SnapshotCache(Loader())
     # A sub-application is open to everybody unless it guards itself, and FastAPI's own pages ignore the guards.
@@ -63,7 +63,7 @@ def create_app(cache: SnapshotCache | None = None, patience: float = PATIENCE) -
 
     @app.get("/data")
     def data(user: GetUserDep) -> JSONResponse:
-        snapshot = snapshots.get(patience)
+        snapshot = snapshots.get(wait_seconds)
         if snapshot is None:
             return JSONResponse({"state": "loading"}, status_code=202)
         visible = _visible(snapshot.dag_ids, user)

@@ -121,16 +121,16 @@ class SnapshotCache:
         self._last: tuple[float, Snapshot] | None = None
         self._running: Future[Snapshot] | None = None
 
-    def get(self, patience: float) -> Snapshot | None:
+    def get(self, wait_seconds: float) -> Snapshot | None:
         """The snapshot; an old one if a new one takes longer than we wait, None if there is none yet.
 
-        :param patience: seconds to wait for a new one.
+        :param wait_seconds: seconds to wait for a new one.
         """
         with self._lock:
             if self._last is not None and self._clock() - self._last[0] < self._max_age:
                 return self._last[1]
             future = self._running = self._running or self._start()
-        if wait([future], patience).done:
+        if wait([future], wait_seconds).done:
             return future.result()
         return self._last[1] if self._last else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_tpu.core.tpu.commands import ssh_command
 from airflow_tpu.core.tpu.labels import is_managed
 from airflow_tpu.core.tpu.spec import TPUView
-from airflow_tpu.ui.fleet import living
+from airflow_tpu.ui.living_tpus import living
 from airflow_tpu.ui.parts import Reader
 from airflow_tpu.ui.snapshot import Snapshot
 

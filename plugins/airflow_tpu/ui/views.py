@@ -13,7 +13,7 @@ from airflow_tpu.core.ledger.usage import Usage
 from airflow_tpu.core.report.table import chip_hours, usd
 from airflow_tpu.ui.activity import billed_table, chart, preempted, preemption_table, value_table
 from airflow_tpu.ui.costs import cost_of
-from airflow_tpu.ui.fleet import gauges, living, orphan_table, orphans, tpus
+from airflow_tpu.ui.living_tpus import gauges, living, orphan_table, orphans, tpus
 from airflow_tpu.ui.logins import logins
 from airflow_tpu.ui.parts import UNKNOWN, Reader, moment
 from airflow_tpu.ui.snapshot import Snapshot

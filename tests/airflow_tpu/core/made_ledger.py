@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from airflow_tpu.core.ledger.events import Closed, Crossing, EndReason, Opened
+from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, Transfer
 from airflow_tpu.core.tpu.spec import Tier
 
 ASKED = datetime(2026, 11, 27, 12, tzinfo=UTC)
@@ -48,8 +48,8 @@ def closed(node_id: str = NODE, minutes: float = 90, reason: EndReason = EndReas
 PLACES = (("v2-8", "us-central1-f"), ("v5litepod-8", "europe-west4-b"), ("v3-8", "us-east1-d"), ("v9-8", "nowhere1-a"))
 
 
-crossings = st.builds(
-    Crossing,
+transfers = st.builds(
+    Transfer,
     st.sampled_from(["gs://far-away/data", "gs://far-away/runs"]),
     st.sampled_from(["EUROPE-WEST4", "US", "ME-WEST1", ""]),
     st.booleans(),
@@ -74,7 +74,7 @@ def incarnations(draw: st.DrawFn, number: int) -> list[Opened | Closed]:
         allowance=draw(st.sampled_from([None, ROW])),
         paid_reason=draw(st.sampled_from(["", "deadline", "the bucket is in the EU"])),
         requested_at=asked,
-        crossings=draw(st.none() | st.lists(crossings, max_size=2).map(tuple)),
+        transfers=draw(st.none() | st.lists(transfers, max_size=2).map(tuple)),
     )
     if draw(st.booleans()):
         return [event]

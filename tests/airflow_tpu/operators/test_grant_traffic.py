@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_tpu.core.catalogue.transfer_rates import Below
-from airflow_tpu.core.ledger.events import Crossing, Opened
+from airflow_tpu.core.catalogue.transfer_rates import StoredSize
+from airflow_tpu.core.ledger.events import Opened, Transfer
 from airflow_tpu.errors import GrantError, GrantUnknown, GrantViolation
 from airflow_tpu.lifecycle.run_context import Connections, Workbench
 from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
@@ -79,7 +79,7 @@ async def test_accepted_traffic_is_in_the_ledger(site: Site, bucket: Make) -> No
     (event,) = site.ledger.events(KEY)
     assert isinstance(event, Opened)
     assert (event.paid_reason, event.allowance) == ("one pass", "5 on-demand v2-8 devices in us-central1-f")
-    assert event.crossings == (Crossing(FAR, "EUROPE-WEST4", outward=False, size=3 * MIB),)
+    assert event.transfers == (Transfer(FAR, "EUROPE-WEST4", outward=False, size=3 * MIB),)
 
 
 def test_a_single_object_is_measured(site: Site, bucket: Make) -> None:
@@ -91,9 +91,9 @@ def test_a_single_object_is_measured(site: Site, bucket: Make) -> None:
 def test_very_many_objects_are_not_all_counted(site: Site, bucket: Make) -> None:
     """A1: a listing that would take minutes ends early, and the amount is a lower bound."""
     bucket("EUROPE-WEST4")
-    assert site.storage.amount(FAR, limit=2) == Below(2 * MIB, complete=False)
-    assert site.storage.amount(FAR) == Below(3 * MIB)
-    assert site.storage.amount("gs://far-away") == Below(4 * MIB)
+    assert site.storage.amount(FAR, limit=2) == StoredSize(2 * MIB, complete=False)
+    assert site.storage.amount(FAR) == StoredSize(3 * MIB)
+    assert site.storage.amount("gs://far-away") == StoredSize(4 * MIB)
 
 
 def test_an_amount_that_may_not_be_listed_is_unknown(site: Site, bucket: Make) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from airflow_tpu.core.grant.alternatives import Choice, Hunt
+from airflow_tpu.core.grant.alternatives import Alternative, CapacitySearch
 from airflow_tpu.core.grant.authorize import Permit
 from airflow_tpu.core.grant.reservations import Reservation
 from airflow_tpu.core.request.run_conf import RunConf
@@ -122,14 +122,16 @@ def test_unreadable_number_is_not_held_against_the_run(run: Run, site: Site) -> 
     assert site.cloud.cloud.faults.unused() == []
 
 
-WALKED = Choice("us-central1-a", "v5litepod-4", "v2-alpha-tpuv5-lite", Tier.SPOT)
+WALKED = Alternative("us-central1-a", "v5litepod-4", "v2-alpha-tpuv5-lite", Tier.SPOT)
 """Where a run has got to that has found no capacity anywhere else."""
 
 
 def walked(run: Run, runs: RunStore) -> None:
     """A run that has tried all its choices, and asks for the last."""
     run(CloudTPULeaseOperator, KEYS[0], tier="spot", on_stock_out="walk")
-    tried = Hunt(now(), 1, (Choice.asked(RunConf.parse({**FORM, "tier": "spot"}, load_catalogue())), WALKED))
+    tried = CapacitySearch(
+        now(), 1, (Alternative.asked(RunConf.parse({**FORM, "tier": "spot"}, load_catalogue())), WALKED)
+    )
     runs.update(runs.read(KEYS[0]), lambda record: replace(record.next_incarnation(), choice=WALKED, hunt=tried))
 
 

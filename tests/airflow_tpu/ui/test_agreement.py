@@ -17,7 +17,7 @@ from airflow_tpu.core.report.notices import uncovered
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec, TPUView
 from airflow_tpu.errors import GrantViolation
 from airflow_tpu.ui.costs import cost_of
-from airflow_tpu.ui.fleet import gauges, living
+from airflow_tpu.ui.living_tpus import gauges, living
 from tests.airflow_tpu.ui.made import CATALOGUE, NOW, grant, node, snapshot
 
 ZONE = "europe-west4-b"

@@ -147,7 +147,7 @@ def test_a_first_reading_that_takes_long_says_so(alone: FastAPI) -> None:
         never.wait()
         return Snapshot(NOW)
 
-    alone.mount(PREFIX, create_app(SnapshotCache(load), patience=0.0))
+    alone.mount(PREFIX, create_app(SnapshotCache(load), wait_seconds=0.0))
     answer = TestClient(alone).get(f"{PREFIX}/data", headers=bearer("VIEWER"))
     never.set()
     assert (answer.status_code, answer.json()) == (202, {"state": "loading"})

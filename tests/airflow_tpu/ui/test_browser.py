@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, FrameLocator, Page, Request, Route
 
-from airflow_tpu.core.ledger.events import Crossing, EndReason
+from airflow_tpu.core.ledger.events import EndReason, Transfer
 from airflow_tpu.core.ledger.usage import fold
 from airflow_tpu.links.ledger import PAGE as USAGE
 from airflow_tpu.ui.parts import Reader
@@ -71,8 +71,8 @@ def url(project: Project, database: None, tmp_path_factory: pytest.TempPathFacto
     """Address of Airflow, with a project full of everything behind it."""
     now = dt.datetime.now(dt.UTC)
     project.furnish(now)
-    far = Crossing("gs://far-away/images", "US-CENTRAL1", outward=False, size=120 * 1024**3)
-    hostile = replace(opened(LIVING, 9, now - dt.timedelta(days=2), V3), paid_reason=HOSTILE, crossings=(far,))
+    far = Transfer("gs://far-away/images", "US-CENTRAL1", outward=False, size=120 * 1024**3)
+    hostile = replace(opened(LIVING, 9, now - dt.timedelta(days=2), V3), paid_reason=HOSTILE, transfers=(far,))
     project.record(hostile)
     project.record(closed_like(hostile, hours=1.5))
     for event in moved(saved_events(chosen()), now - dt.timedelta(hours=1)):

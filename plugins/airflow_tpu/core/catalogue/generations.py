@@ -10,7 +10,7 @@ _TYPE_NAME = re.compile(r"(?P<prefix>[a-z][a-z0-9]*)-(?P<number>[1-9][0-9]{0,5})
 
 
 @dataclass(frozen=True)
-class Generation:
+class TPUGeneration:
     """One generation.
 
     :param name: such as ``v5e``, as grants and price lists have it.
@@ -27,7 +27,7 @@ class Generation:
     also_called: tuple[str, ...] = ()
 
     @classmethod
-    def of_row(cls, row: Mapping[str, str]) -> Generation:
+    def of_row(cls, row: Mapping[str, str]) -> TPUGeneration:
         """Read a row of the table that has been checked."""
         also_called = tuple(name for name in row["also_called"].split(";") if name)
         numbers = int(row["number_per_chip"]), int(row["vm_chips"])
@@ -55,12 +55,12 @@ class TypeName:
 class Generations:
     """All generations of a catalogue, in its order."""
 
-    entries: tuple[Generation, ...] = ()
+    entries: tuple[TPUGeneration, ...] = ()
 
     @classmethod
     def of_rows(cls, rows: Iterable[Mapping[str, str]]) -> Generations:
         """Read the rows of the table."""
-        return cls(tuple(Generation.of_row(row) for row in rows))
+        return cls(tuple(TPUGeneration.of_row(row) for row in rows))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ class Generations:
         """Every name of every generation."""
         return tuple(name for one in self.entries for name in one.spellings)
 
-    def find(self, spelling: str) -> Generation | None:
+    def find(self, spelling: str) -> TPUGeneration | None:
         """The generation of this name, prefix of a type or other spelling, None if there is none."""
         return next((one for one in self.entries if spelling in one.spellings), None)
 

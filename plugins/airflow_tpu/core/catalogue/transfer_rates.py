@@ -52,7 +52,7 @@ Rates = Mapping[tuple[str, str], Rate]
 
 
 @dataclass(frozen=True)
-class Below:
+class StoredSize:
     """How much lies below a URI.
 
     :param size: bytes of the live objects that were counted.
@@ -77,7 +77,7 @@ def rate_between(rates: Rates, location: str, region: str) -> Rate | None:
     return rates.get((continent(location), continent(region)))
 
 
-def sentence(location: str, region: str, below: Below | None, rate: Rate | None = None) -> str:
+def sentence(location: str, region: str, below: StoredSize | None, rate: Rate | None = None) -> str:
     """What a bucket in another place costs.
 
     :param location: where the bucket is, in capitals.
@@ -99,7 +99,7 @@ def _price(rate: Rate | None) -> str:
     return f"The price of a GiB depends on the pair of regions: {rate}"
 
 
-def _amount(below: Below | None, rate: Rate | None) -> str:
+def _amount(below: StoredSize | None, rate: Rate | None) -> str:
     if below is None:
         return "How much lies below this URI is unknown"
     if not below.size:

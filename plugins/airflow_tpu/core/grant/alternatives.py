@@ -24,7 +24,7 @@ _LONGEST_PAUSE = 6.0
 
 
 @dataclass(frozen=True)
-class Choice:
+class Alternative:
     """One TPU that would do.
 
     :param zone: where.
@@ -42,7 +42,7 @@ class Choice:
         return f"{self.tier} {self.accelerator_type} in {self.zone}"
 
     @classmethod
-    def asked(cls, conf: RunConf) -> Choice:
+    def asked(cls, conf: RunConf) -> Alternative:
         """What the form asks for."""
         return cls(conf.zone, conf.accelerator_type, conf.runtime_version, conf.tier)
 
@@ -51,13 +51,13 @@ class Choice:
         return asdict(self) | {"tier": str(self.tier)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Choice:
+    def from_json(cls, data: Mapping[str, Any]) -> Alternative:
         """Inverse of :meth:`to_json`."""
         return cls(**{**data, "tier": Tier(data["tier"])})
 
 
 @dataclass(frozen=True)
-class Hunt:
+class CapacitySearch:
     """A search for capacity that has not ended yet.
 
     :param since: when the first create was refused.
@@ -67,9 +67,9 @@ class Hunt:
 
     since: dt.datetime
     rounds: int = 0
-    tried: tuple[Choice, ...] = ()
+    tried: tuple[Alternative, ...] = ()
 
-    def after(self, refused: Choice, choices: Sequence[Choice]) -> tuple[Hunt, Choice, bool]:
+    def after(self, refused: Alternative, choices: Sequence[Alternative]) -> tuple[CapacitySearch, Alternative, bool]:
         """What to ask for after one more refusal.
 
         :param refused: what was not to be had.
@@ -95,18 +95,18 @@ class Hunt:
         return {"since": self.since.isoformat(), "rounds": self.rounds, "tried": tried}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Hunt:
+    def from_json(cls, data: Mapping[str, Any]) -> CapacitySearch:
         """Inverse of :meth:`to_json`."""
-        tried = tuple(Choice.from_json(choice) for choice in data["tried"])
+        tried = tuple(Alternative.from_json(choice) for choice in data["tried"])
         return cls(dt.datetime.fromisoformat(data["since"]), data["rounds"], tried)
 
 
-def choices_of(conf: RunConf, grant: Grant, catalogue: Catalogue) -> tuple[Choice, ...]:
+def alternatives(conf: RunConf, grant: Grant, catalogue: Catalogue) -> tuple[Alternative, ...]:
     """What the form asks for, and, if it lets the run walk, what else the grant has beside the same data.
 
     The rows of the grant are taken in their order, the types of a row in the catalogue's, the asked one first.
     """
-    asked = Choice.asked(conf)
+    asked = Alternative.asked(conf)
     if not conf.searches_capacity:
         return (asked,)
     others = (choice for row in grant.allowances for choice in _of_row(row, conf, catalogue))
@@ -119,14 +119,14 @@ def types_of(row: Allowance, catalogue: Catalogue) -> list[AcceleratorType]:
     return [kind for kind in kinds if row.is_of(kind.name, kind.generation)]
 
 
-def _of_row(row: Allowance, conf: RunConf, catalogue: Catalogue) -> Iterator[Choice]:
+def _of_row(row: Allowance, conf: RunConf, catalogue: Catalogue) -> Iterator[Alternative]:
     if region_of(row.zone) != region_of(conf.zone):
         return
     asked = catalogue.types[conf.accelerator_type]
     for kind in sorted(types_of(row, catalogue), key=lambda kind: kind.name != asked.name):
         runtime = _runtime(conf.runtime_version, asked, kind, catalogue)
         if kind.chips == asked.chips and row.zone in catalogue.zones_of(kind.name) and runtime:
-            yield Choice(row.zone, kind.name, runtime, row.tier)
+            yield Alternative(row.zone, kind.name, runtime, row.tier)
 
 
 def _runtime(wanted: str, asked: AcceleratorType, kind: AcceleratorType, catalogue: Catalogue) -> str:

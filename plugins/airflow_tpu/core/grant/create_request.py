@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from airflow_tpu.core.catalogue.catalogue import AcceleratorType
-from airflow_tpu.core.catalogue.transfer_rates import Below, Rates
+from airflow_tpu.core.catalogue.transfer_rates import Rates, StoredSize
 from airflow_tpu.core.tpu.spec import TPUSpec
 
 
@@ -34,5 +34,5 @@ class Request:
     project_number: str | None = None
     paid_reason: str = ""
     owner: str = ""
-    below: Mapping[str, Below | None] = field(default_factory=dict)
+    below: Mapping[str, StoredSize | None] = field(default_factory=dict)
     rates: Rates = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def doubts(project: str, key_project: object, quota_project: object) -> list[str]:
+def identity_warnings(project: str, key_project: object, quota_project: object) -> list[str]:
     """One sentence for each project of the credentials that is another one.
 
     A warning, not a refusal: Google allows a service account of one project to work in another, and what is billed goes

@@ -23,7 +23,7 @@ _REQUEST_IDS = {"Node": ("nodeId", "node_id"), "QueuedResource": ("queuedResourc
 
 
 @dataclass(frozen=True)
-class Entry:
+class AuditEntry:
     """One line of the log.
 
     :param at: when it was written.
@@ -49,7 +49,7 @@ class Entry:
         return self.name.rpartition("/")[2]
 
 
-def read_entries(text: str) -> list[Entry]:
+def read_entries(text: str) -> list[AuditEntry]:
     """The creates and deletes of an export; entries about anything else are left out.
 
     :param text: a JSON list, as ``gcloud logging read --format=json`` prints it, or one JSON object a line, as a log
@@ -76,14 +76,14 @@ def _objects(text: str) -> Iterable[Mapping[str, Any]]:
     return found
 
 
-def _entry(data: Mapping[str, Any]) -> Entry | None:
+def _entry(data: Mapping[str, Any]) -> AuditEntry | None:
     payload = data.get("protoPayload")
     method = _METHOD.fullmatch(str(payload.get("methodName", ""))) if isinstance(payload, Mapping) else None
     if method is None or not isinstance(payload, Mapping):
         return None
     try:
         operation = data.get("operation") or {}
-        return Entry(
+        return AuditEntry(
             at=_instant(data["timestamp"]),
             name=_name(payload, method[2]),
             is_create=method[1] == "Create",

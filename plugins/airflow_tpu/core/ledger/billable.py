@@ -41,7 +41,7 @@ class NotFree:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredBytes:
     """What the bucket keeps at one moment.
 
     :param kept: bytes of the objects below the grant's prefix.
@@ -53,7 +53,7 @@ class Stored:
     soft_deleted: int | None = None
 
 
-def not_free(rows: Iterable[Row], stored: Stored | None = None) -> tuple[NotFree, ...]:
+def not_free(rows: Iterable[Row], stored: StoredBytes | None = None) -> tuple[NotFree, ...]:
     """Every line of a ledger that is billed: TPUs outside the grant first, then addresses, storage, the rest.
 
     :param rows: its incarnations.
@@ -103,7 +103,7 @@ def _written(rows: tuple[Row, ...]) -> Iterable[NotFree]:
         yield NotFree("artifacts written to the bucket", Decimal(written) / _GIB, "GiB", None, note)
 
 
-def _kept(stored: Stored | None) -> Iterable[NotFree]:
+def _kept(stored: StoredBytes | None) -> Iterable[NotFree]:
     if stored is None:
         return
     if stored.kept:
@@ -119,12 +119,12 @@ def _kept(stored: Stored | None) -> Iterable[NotFree]:
 def _accepted(rows: tuple[Row, ...]) -> Iterable[NotFree]:
     """The TPU is covered, and somebody accepted that something around it is not: what, the ledger does not say."""
     accepted = [row for row in rows if row.covered and row.opened.paid_reason]
-    for reason in dict.fromkeys(row.opened.paid_reason for row in accepted if row.opened.crossings == ()):
+    for reason in dict.fromkeys(row.opened.paid_reason for row in accepted if row.opened.transfers == ()):
         yield NotFree("accepted around a covered TPU", None, "", None, f"accepted: {reason}")
     # Records from before buckets elsewhere were noted: only they could be the cause, and artifacts are all they count.
     written: dict[str, int] = {}
     for row in accepted:
-        if row.opened.crossings is None:
+        if row.opened.transfers is None:
             written[row.opened.paid_reason] = written.get(row.opened.paid_reason, 0) + row.artifact_bytes
     for reason, size in written.items():
         quantity, unit = (Decimal(size) / _GIB, "GiB or more") if size else (None, "")

@@ -8,7 +8,7 @@ _UPDATE = "gcloud storage buckets update"
 
 
 @dataclass(frozen=True)
-class Keeping:
+class BucketRetention:
     """Settings of a bucket under which an object outlives its delete.
 
     :param soft_delete_seconds: how long a deleted or replaced object can be brought back, 0 for not at all.
@@ -21,7 +21,7 @@ class Keeping:
     versioning: bool = False
 
 
-def warnings(bucket: str, keeping: Keeping | None) -> list[str]:
+def warnings(bucket: str, keeping: BucketRetention | None) -> list[str]:
     """One sentence for each such setting: what it costs, and how it is switched off.
 
     :param bucket: name of the bucket.

@@ -42,7 +42,7 @@ class TimeSource(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Crossing:
+class Transfer:
     """A bucket of a run that is not known to be in the TPU's region, so that the way to it is billed.
 
     :param uri: what the run names.
@@ -69,7 +69,7 @@ class Opened:
     :param allowance: the row of the grant that covers it, None when none does.
     :param paid_reason: why somebody accepted that it is not free, empty when it is covered.
     :param requested_at: aware instant just before the call.
-    :param crossings: its buckets elsewhere; None in a record from before they were noted.
+    :param transfers: its buckets elsewhere; None in a record from before they were noted.
     """
 
     node_id: str
@@ -86,7 +86,7 @@ class Opened:
     allowance: str | None
     paid_reason: str
     requested_at: datetime
-    crossings: tuple[Crossing, ...] | None = None
+    transfers: tuple[Transfer, ...] | None = None
 
     @property
     def path(self) -> str:
@@ -109,9 +109,9 @@ class Opened:
         """
         with _damage_named(data):
             fields = _fields("opened", data, ("requested_at",), {"tier": Tier})
-            crossings = fields.pop("crossings", None)
-            noted = None if crossings is None else tuple(Crossing(**crossing) for crossing in crossings)
-            return cls(**fields, crossings=noted)
+            transfers = fields.pop("transfers", None)
+            noted = None if transfers is None else tuple(Transfer(**transfer) for transfer in transfers)
+            return cls(**fields, transfers=noted)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from airflow_tpu.core.ledger.events import Closed, Opened
 
 
 @dataclass(frozen=True)
-class Selection:
+class LedgerFilter:
     """Which incarnations are wanted.
 
     :param run: name, digest or run id of a DAG run, or the node id of one incarnation; empty for all.

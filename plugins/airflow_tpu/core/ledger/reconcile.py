@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from airflow_tpu.core.ledger.audit_log import Entry
+from airflow_tpu.core.ledger.audit_log import AuditEntry
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
-from airflow_tpu.core.ledger.ledger_filter import Selection
+from airflow_tpu.core.ledger.ledger_filter import LedgerFilter
 from airflow_tpu.core.ledger.usage import paired
 
 TOLERANCE = timedelta(minutes=1)
@@ -59,7 +59,7 @@ class Trace:
     refused: str = ""
     who: str = ""
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: AuditEntry) -> None:
         """Take one entry in; they come in the order of time."""
         if entry.is_create:
             self._add_create(entry)
@@ -67,7 +67,7 @@ class Trace:
             self.deleted = self.deleted or entry.at
             self.gone = entry.at if entry.is_last else self.gone
 
-    def _add_create(self, entry: Entry) -> None:
+    def _add_create(self, entry: AuditEntry) -> None:
         if entry.error:
             self.refused = entry.error
         elif not entry.is_last and self.created is None:
@@ -76,8 +76,8 @@ class Trace:
 
 def reconcile(
     events: Iterable[Opened | Closed],
-    entries: Iterable[Entry],
-    wanted: Selection,
+    entries: Iterable[AuditEntry],
+    wanted: LedgerFilter,
     tolerance: timedelta = TOLERANCE,
 ) -> list[Difference]:
     """Every difference, in the order of the resources' names.
@@ -101,14 +101,14 @@ def reconcile(
     return found
 
 
-def _traces(entries: Iterable[Entry]) -> dict[str, Trace]:
+def _traces(entries: Iterable[AuditEntry]) -> dict[str, Trace]:
     traces: dict[str, Trace] = {}
     for entry in entries:
         traces.setdefault(entry.resource_id, Trace()).add(entry)
     return traces
 
 
-def _only_logged(name: str, trace: Trace, wanted: Selection) -> Iterator[Difference]:
+def _only_logged(name: str, trace: Trace, wanted: LedgerFilter) -> Iterator[Difference]:
     """A create that is not ours, or that the ledger has lost; one that was refused cost nothing."""
     if trace.created is None or wanted.run or wanted.dag:
         return

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from airflow_tpu.core.catalogue.transfer_rates import PRICES, Below, Rate, Rates, rate_between
+from airflow_tpu.core.catalogue.transfer_rates import PRICES, Rate, Rates, StoredSize, rate_between
 from airflow_tpu.core.ledger.billable import NotFree
-from airflow_tpu.core.ledger.events import Crossing
+from airflow_tpu.core.ledger.events import Transfer
 from airflow_tpu.core.ledger.incarnation import RUNNING, Row
 from airflow_tpu.core.tpu.spec import region_of
 
@@ -16,9 +16,9 @@ _GIB = Decimal(1024**3)
 _SOMEWHERE = "a bucket of unknown place"
 
 
-def crossings(
-    locations: Mapping[str, str | None], below: Mapping[str, Below | None], zone: str, artifacts_uri: str
-) -> tuple[Crossing, ...]:
+def transfers(
+    locations: Mapping[str, str | None], below: Mapping[str, StoredSize | None], zone: str, artifacts_uri: str
+) -> tuple[Transfer, ...]:
     """Every URI of a run whose bucket is not known to be in the TPU's region.
 
     :param locations: location of the bucket behind each URI, None where it may not be read.
@@ -33,7 +33,7 @@ def crossings(
         if place != region:
             amount = below.get(uri)
             size = amount.size if amount is not None and amount.complete else None
-            found.append(Crossing(uri, place, uri == artifacts_uri, size))
+            found.append(Transfer(uri, place, uri == artifacts_uri, size))
     return tuple(found)
 
 
@@ -84,15 +84,15 @@ def across_regions(rows: Iterable[Row], rates: Rates) -> tuple[NotFree, ...]:
     ways: dict[_Way, list[int | None]] = {}
     for row in rows:
         opened = row.opened
-        for crossing in (opened.crossings or ()) if row.hours else ():
-            way = _Way(crossing.outward, region_of(opened.zone), crossing.location, opened.paid_reason)
-            ways.setdefault(way, []).append(_size(row, crossing))
+        for transfer in (opened.transfers or ()) if row.hours else ():
+            way = _Way(transfer.outward, region_of(opened.zone), transfer.location, opened.paid_reason)
+            ways.setdefault(way, []).append(_size(row, transfer))
     return tuple(way.line(sizes, rates) for way, sizes in ways.items())
 
 
-def _size(row: Row, crossing: Crossing) -> int | None:
-    if not crossing.outward:
-        return crossing.size
+def _size(row: Row, transfer: Transfer) -> int | None:
+    if not transfer.outward:
+        return transfer.size
     return None if row.state == RUNNING else row.artifact_bytes
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from airflow_tpu.core.catalogue.catalogue import Catalogue, Price
-from airflow_tpu.core.ledger.billable import NotFree, Stored, not_free
+from airflow_tpu.core.ledger.billable import NotFree, StoredBytes, not_free
 from airflow_tpu.core.ledger.events import Closed, Opened
 from airflow_tpu.core.ledger.incarnation import RUNNING, Row, row_of
 from airflow_tpu.core.ledger.transfers import across_regions
@@ -83,7 +83,9 @@ class Usage:
         return sum(row.lost_chip_hours is None for row in self.rows)
 
 
-def fold(events: Iterable[Opened | Closed], catalogue: Catalogue, now: datetime, stored: Stored | None = None) -> Usage:
+def fold(
+    events: Iterable[Opened | Closed], catalogue: Catalogue, now: datetime, stored: StoredBytes | None = None
+) -> Usage:
     """Add up a ledger.
 
     :param events: in any order; a repeated one counts once.

@@ -67,7 +67,7 @@ def grant_of(letter: Letter, facts: Facts, generations: Generations) -> Grant:
 
 def grant_text(grant: Grant, letter: Letter) -> str:
     """The grant file, with a comment for everything that was not plain in the letter."""
-    doubts = [f"# NOT UNDERSTOOD, and so not free: {unread}" for unread in letter.unread]
+    doubts = [f"# NOT UNDERSTOOD, and so not free: {unparsed}" for unparsed in letter.unparsed]
     doubts += [f"# Note: {note}" for note in letter.notes]
     rows = [
         f"  - {{{', '.join(f'{key}: {value}' for key, value in row.to_json().items())}}}" for row in grant.allowances

@@ -18,7 +18,7 @@ from airflow_tpu.core.catalogue.generations import Generations
 from airflow_tpu.core.grant.allowance import Allowance, parse_allowances
 from airflow_tpu.core.letter.plain_text import plain_text
 from airflow_tpu.core.letter.term import term
-from airflow_tpu.core.letter.unparsed_rows import Unread, generation_shape, half_rows
+from airflow_tpu.core.letter.unparsed_rows import UnparsedRow, generation_shape, half_rows
 
 # ASCII throughout: languages without spaces glue their words to a row, 총64 spot ... in zone us-central1-f에서.
 _COUNT = r"(?<![\w.-])(?<!\d,)(?P<count>\d{1,3}(?:,\d{3})+|\d{1,9})"
@@ -39,13 +39,13 @@ class Letter:
 
     :param allowances: its rows.
     :param days: length of the term, None when the letter states none or several.
-    :param unread: what looks like a row and is not among the allowances.
+    :param unparsed: what looks like a row and is not among the allowances.
     :param notes: what a person should know of how the letter was read.
     """
 
     allowances: tuple[Allowance, ...]
     days: int | None
-    unread: tuple[Unread, ...] = ()
+    unparsed: tuple[UnparsedRow, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -65,17 +65,17 @@ def read_letter(pasted: str, generations: Generations) -> Letter:
     """
     lines = plain_text(pasted)
     text = " ".join(lines.split())
-    good, unread = _rows(text, generations)
+    good, unparsed = _rows(text, generations)
     allowances, notes = _merged(good)
     days, more = term(text)
     return Letter(
-        tuple(allowances), days, (*unread, *half_rows(_between(text, generations), generations)), (*notes, *more)
+        tuple(allowances), days, (*unparsed, *half_rows(_between(text, generations), generations)), (*notes, *more)
     )
 
 
-def _rows(text: str, generations: Generations) -> tuple[list[Allowance], list[Unread]]:
+def _rows(text: str, generations: Generations) -> tuple[list[Allowance], list[UnparsedRow]]:
     good: list[Allowance] = []
-    unread = []
+    unparsed = []
     end = 0
     for match in _row_shape(generations).finditer(text):
         rows, faults = parse_allowances([_mapping(match)], generations)
@@ -83,12 +83,12 @@ def _rows(text: str, generations: Generations) -> tuple[list[Allowance], list[Un
         end = match.end()
         if faults:
             reasons = "; ".join(str(fault).replace("allowances[0].", "") for fault in faults)
-            unread.append(Unread(match.group(), reasons))
+            unparsed.append(UnparsedRow(match.group(), reasons))
         elif tier:
-            unread.append(Unread(match.group(), f"has no tier of its own, but {tier!r} stands beside it"))
+            unparsed.append(UnparsedRow(match.group(), f"has no tier of its own, but {tier!r} stands beside it"))
         else:
             good += rows
-    return good, unread
+    return good, unparsed
 
 
 def _stray_tier(before: str, row: re.Match[str], after: str) -> str:

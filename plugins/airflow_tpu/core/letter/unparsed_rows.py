@@ -26,7 +26,7 @@ _SENTENCE_END = re.compile(r"[.!?;]\s")
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnparsedRow:
     """Something that looks like a row of the grant and was not understood.
 
     :param text: what the letter says.
@@ -46,7 +46,7 @@ def generation_shape(generations: Generations) -> str:
     return "|".join([*map(re.escape, known), r"v\d+[a-z]*"])
 
 
-def half_rows(texts: Iterable[str], generations: Generations) -> list[Unread]:
+def half_rows(texts: Iterable[str], generations: Generations) -> list[UnparsedRow]:
     """What has three or more of a row's features close together.
 
     :param texts: the letter between its rows.
@@ -59,7 +59,7 @@ def half_rows(texts: Iterable[str], generations: Generations) -> list[Unread]:
             if len(names) >= _LIKENESS or _has_counted_type(rest, cluster):
                 missing = [name for name in features if name not in names]
                 reason = "not worded like a row" + (f": no {', no '.join(missing)}" if missing else "")
-                found.append(Unread(rest[cluster[0][1] : cluster[-1][2]], reason))
+                found.append(UnparsedRow(rest[cluster[0][1] : cluster[-1][2]], reason))
     return found
 
 

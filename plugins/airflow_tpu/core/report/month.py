@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from airflow_tpu.core.ledger.daily import Daily, daily, span, used_days
-from airflow_tpu.core.ledger.ledger_filter import Selection
+from airflow_tpu.core.ledger.ledger_filter import LedgerFilter
 from airflow_tpu.core.ledger.usage import Usage
 from airflow_tpu.errors import ConfigError, Fault
 
@@ -45,9 +45,9 @@ class Month:
         return (self.first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
 
     @property
-    def selection(self) -> Selection:
+    def selection(self) -> LedgerFilter:
         """Its incarnations: those that were asked for in it, whole; so that the months of a year add up."""
-        return Selection(begin=self.first, end=self.last)
+        return LedgerFilter(begin=self.first, end=self.last)
 
     def __str__(self) -> str:
         return f"{self.first:%Y-%m}"

@@ -6,7 +6,7 @@ from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.ledger.usage import Usage
-from airflow_tpu.core.report.rows import COLUMNS, Kind, Value, records
+from airflow_tpu.core.report.rows import COLUMNS, ColumnKind, Value, records
 from airflow_tpu.errors import ConfigError, Fault
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ def schema(pa: Any) -> pa.Schema:
     :param pa: the module ``pyarrow``.
     """
     kinds = {
-        Kind.TEXT: pa.string(),
-        Kind.INTEGER: pa.int64(),
-        Kind.FLAG: pa.bool_(),
-        Kind.NUMBER: pa.decimal128(DIGITS, DECIMALS),
-        Kind.INSTANT: pa.timestamp("us", tz="UTC"),
+        ColumnKind.TEXT: pa.string(),
+        ColumnKind.INTEGER: pa.int64(),
+        ColumnKind.FLAG: pa.bool_(),
+        ColumnKind.NUMBER: pa.decimal128(DIGITS, DECIMALS),
+        ColumnKind.INSTANT: pa.timestamp("us", tz="UTC"),
     }
     return pa.schema([pa.field(column.name, kinds[column.kind], column.nullable) for column in COLUMNS])
 

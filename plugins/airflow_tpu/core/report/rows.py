@@ -14,7 +14,7 @@ from airflow_tpu.core.ledger.usage import Usage
 Value = str | int | bool | Decimal | datetime | None
 
 
-class Kind(enum.StrEnum):
+class ColumnKind(enum.StrEnum):
     """What a column holds; the words are BigQuery's."""
 
     TEXT = "STRING"
@@ -34,37 +34,37 @@ class Column:
     """
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     nullable: bool = False
 
 
 COLUMNS = (
-    Column("node_id", Kind.TEXT),
-    Column("dag_id", Kind.TEXT),
-    Column("run_id", Kind.TEXT),
-    Column("project", Kind.TEXT),
-    Column("zone", Kind.TEXT),
-    Column("accelerator_type", Kind.TEXT),
-    Column("chips", Kind.INTEGER),
-    Column("tier", Kind.TEXT),
-    Column("provisioning", Kind.TEXT),
-    Column("external_ips", Kind.INTEGER),
-    Column("allowance", Kind.TEXT, nullable=True),
-    Column("paid_reason", Kind.TEXT, nullable=True),
-    Column("requested_at", Kind.INSTANT),
-    Column("begins_at", Kind.INSTANT, nullable=True),
-    Column("ends_at", Kind.INSTANT, nullable=True),
-    Column("state", Kind.TEXT),
-    Column("estimated", Kind.FLAG),
-    Column("covered", Kind.FLAG),
-    Column("chip_hours", Kind.NUMBER),
-    Column("idle_chip_hours", Kind.NUMBER, nullable=True),
-    Column("lost_chip_hours", Kind.NUMBER, nullable=True),
-    Column("artifact_bytes", Kind.INTEGER),
-    Column("usd_per_chip_hour", Kind.NUMBER, nullable=True),
-    Column("list_value_usd", Kind.NUMBER, nullable=True),
-    Column("price_date", Kind.TEXT, nullable=True),
-    Column("price_source", Kind.TEXT, nullable=True),
+    Column("node_id", ColumnKind.TEXT),
+    Column("dag_id", ColumnKind.TEXT),
+    Column("run_id", ColumnKind.TEXT),
+    Column("project", ColumnKind.TEXT),
+    Column("zone", ColumnKind.TEXT),
+    Column("accelerator_type", ColumnKind.TEXT),
+    Column("chips", ColumnKind.INTEGER),
+    Column("tier", ColumnKind.TEXT),
+    Column("provisioning", ColumnKind.TEXT),
+    Column("external_ips", ColumnKind.INTEGER),
+    Column("allowance", ColumnKind.TEXT, nullable=True),
+    Column("paid_reason", ColumnKind.TEXT, nullable=True),
+    Column("requested_at", ColumnKind.INSTANT),
+    Column("begins_at", ColumnKind.INSTANT, nullable=True),
+    Column("ends_at", ColumnKind.INSTANT, nullable=True),
+    Column("state", ColumnKind.TEXT),
+    Column("estimated", ColumnKind.FLAG),
+    Column("covered", ColumnKind.FLAG),
+    Column("chip_hours", ColumnKind.NUMBER),
+    Column("idle_chip_hours", ColumnKind.NUMBER, nullable=True),
+    Column("lost_chip_hours", ColumnKind.NUMBER, nullable=True),
+    Column("artifact_bytes", ColumnKind.INTEGER),
+    Column("usd_per_chip_hour", ColumnKind.NUMBER, nullable=True),
+    Column("list_value_usd", ColumnKind.NUMBER, nullable=True),
+    Column("price_date", ColumnKind.TEXT, nullable=True),
+    Column("price_source", ColumnKind.TEXT, nullable=True),
 )
 _COPIED = (
     "node_id",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from airflow_tpu.core.grant.alternatives import Choice, Hunt
+from airflow_tpu.core.grant.alternatives import Alternative, CapacitySearch
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.run.budget import Spent
 from airflow_tpu.core.run.interruption import Reached
@@ -155,8 +155,8 @@ class RunRecord:
     attempt_at: dt.datetime | None = None
     spent: Spent = field(default_factory=Spent)
     lives: Mapping[str, Life] = field(default_factory=dict)
-    choice: Choice | None = None
-    hunt: Hunt | None = None
+    choice: Alternative | None = None
+    hunt: CapacitySearch | None = None
 
     @property
     def node_id(self) -> str:
@@ -221,8 +221,8 @@ class RunRecord:
             attempt_at=_instant(data.get("attempt_at")),
             spent=Spent.from_json(data["spent"]),
             lives={node_id: Life.from_json(life) for node_id, life in data["lives"].items()},
-            choice=Choice.from_json(data["choice"]) if data.get("choice") else None,
-            hunt=Hunt.from_json(data["hunt"]) if data.get("hunt") else None,
+            choice=Alternative.from_json(data["choice"]) if data.get("choice") else None,
+            hunt=CapacitySearch.from_json(data["hunt"]) if data.get("hunt") else None,
         )
 
 

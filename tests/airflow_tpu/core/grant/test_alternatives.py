@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_tpu.core.catalogue.catalogue import Catalogue
-from airflow_tpu.core.grant.alternatives import Choice, Hunt, choices_of
+from airflow_tpu.core.grant.alternatives import Alternative, CapacitySearch, alternatives
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.core.tpu.spec import Tier
@@ -51,7 +51,7 @@ def conf(catalogue: Catalogue, **fields: Any) -> RunConf:
 
 def found(catalogue: Catalogue, *rows: dict[str, Any], **fields: Any) -> list[str]:
     """Choices in words, in their order."""
-    return [str(choice) for choice in choices_of(conf(catalogue, **fields), grant(*rows), catalogue)]
+    return [str(choice) for choice in alternatives(conf(catalogue, **fields), grant(*rows), catalogue)]
 
 
 def test_rows_in_the_region_with_as_many_chips(catalogue: Catalogue) -> None:
@@ -83,10 +83,10 @@ def test_image_of_another_generation_follows_only_from_a_default(catalogue: Cata
         for name in catalogue.runtime_versions(kinds["v2-8"].generation)
         if name != kinds["v2-8"].default_runtime and name not in catalogue.runtime_versions("v5e") and "pod" not in name
     )
-    kept = choices_of(conf(catalogue, runtime_version=wanted), grant(*ROWS), catalogue)
+    kept = alternatives(conf(catalogue, runtime_version=wanted), grant(*ROWS), catalogue)
     assert "v5litepod-4" not in {choice.accelerator_type for choice in kept}
     assert {choice.runtime_version for choice in kept} == {wanted}
-    free = choices_of(conf(catalogue), grant(*ROWS), catalogue)
+    free = alternatives(conf(catalogue), grant(*ROWS), catalogue)
     runs = [
         choice.runtime_version in catalogue.runtime_versions(kinds[choice.accelerator_type].generation)
         for choice in free
@@ -94,12 +94,12 @@ def test_image_of_another_generation_follows_only_from_a_default(catalogue: Cata
     assert all(runs)
 
 
-A, B, C = (Choice("us-central1-f", kind, "image", Tier.SPOT) for kind in ("v2-8", "v3-8", "v5litepod-4"))
+A, B, C = (Alternative("us-central1-f", kind, "image", Tier.SPOT) for kind in ("v2-8", "v3-8", "v5litepod-4"))
 
 
 def test_hunt_tries_all_then_waits_and_starts_over() -> None:
     """Each choice is asked for once in a round; after the last one it is waited, and the first is next."""
-    hunt, choice = Hunt(NOW), A
+    hunt, choice = CapacitySearch(NOW), A
     seen = []
     for _ in range(6):
         hunt, choice, wait = hunt.after(choice, [A, B, C])
@@ -110,17 +110,17 @@ def test_hunt_tries_all_then_waits_and_starts_over() -> None:
 
 def test_hunt_that_begins_elsewhere_comes_round() -> None:
     """A run that was preempted where it had walked to tries the form's choice next."""
-    _, choice, wait = Hunt(NOW).after(C, [A, B, C])
+    _, choice, wait = CapacitySearch(NOW).after(C, [A, B, C])
     assert (choice, wait) == (A, False)
 
 
 @pytest.mark.parametrize(("rounds", "pause"), [(1, 300.0), (2, 450.0), (3, 675.0), (20, 1800.0)])
 def test_pauses_grow_to_a_limit(rounds: int, pause: float) -> None:
     """From five minutes to half an hour."""
-    assert Hunt(NOW, rounds).pause(300.0) == pause
+    assert CapacitySearch(NOW, rounds).pause(300.0) == pause
 
 
 def test_json_form_reads_back_equal() -> None:
     """It survives the lease object."""
-    hunt, _, _ = Hunt(NOW).after(A, [A, B])
-    assert Hunt.from_json(json.loads(json.dumps(hunt.to_json()))) == hunt
+    hunt, _, _ = CapacitySearch(NOW).after(A, [A, B])
+    assert CapacitySearch.from_json(json.loads(json.dumps(hunt.to_json()))) == hunt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_tpu.core.grant.project_identity import doubts
+from airflow_tpu.core.grant.project_identity import identity_warnings
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,6 @@ from airflow_tpu.core.grant.project_identity import doubts
 )
 def test_every_other_project_of_the_credentials_is_named(key: str | None, quota: str | None, named: list[str]) -> None:
     """Key and quota project are compared apart; credentials without a project give nothing to compare."""
-    found = doubts("mine", key, quota)
+    found = identity_warnings("mine", key, quota)
     assert [part in line for part, line in zip(named, found, strict=True)] == [True] * len(named)
     assert all("given to mine" in line for line in found)

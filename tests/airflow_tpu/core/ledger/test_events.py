@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from airflow_tpu.core.ledger.events import Closed, Crossing, EndReason, Opened, TimeSource, read_event
+from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource, Transfer, read_event
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.errors import LedgerError
 from tests.airflow_tpu.core.made_ledger import ASKED, closed, opened
@@ -18,7 +18,7 @@ OPENED = opened(
     tier=Tier.SPOT,
     provisioning="queued-resource",
     allowance="100 spot v2-8 devices in us-central1-f",
-    crossings=(Crossing("gs://far-away/runs", "EUROPE-WEST4", outward=True), Crossing("gs://a/b", "", False, 7)),
+    transfers=(Transfer("gs://far-away/runs", "EUROPE-WEST4", outward=True), Transfer("gs://a/b", "", False, 7)),
 )
 CLOSED = closed(
     minutes=12.000001,
@@ -44,8 +44,8 @@ def test_an_older_object_is_read() -> None:
     del data["lost_seconds"]
     assert Closed.from_json(data) == closed()
     earlier = OPENED.to_json()
-    del earlier["crossings"]
-    assert Opened.from_json(earlier) == replace(OPENED, crossings=None)
+    del earlier["transfers"]
+    assert Opened.from_json(earlier) == replace(OPENED, transfers=None)
 
 
 def test_a_repeated_write_is_the_same_object() -> None:

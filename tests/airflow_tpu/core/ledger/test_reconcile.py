@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from airflow_tpu.core.ledger.audit_log import Entry, read_entries
+from airflow_tpu.core.ledger.audit_log import AuditEntry, read_entries
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
-from airflow_tpu.core.ledger.ledger_filter import Selection
+from airflow_tpu.core.ledger.ledger_filter import LedgerFilter
 from airflow_tpu.core.ledger.reconcile import reconcile
 from airflow_tpu.errors import ConfigError
 from tests.airflow_tpu.core.made_ledger import ASKED, NODE, closed, opened
 
 PLACE = "projects/my-project/locations/us-central1-f"
 MINUTE = timedelta(minutes=1)
-EVERYTHING = Selection()
+EVERYTHING = LedgerFilter()
 
 
 def logged(
@@ -51,7 +51,7 @@ EVENTS: list[Opened | Closed] = [opened(), closed()]
 
 
 def differences(
-    entries: list[dict[str, Any]], events: list[Opened | Closed], wanted: Selection = EVERYTHING
+    entries: list[dict[str, Any]], events: list[Opened | Closed], wanted: LedgerFilter = EVERYTHING
 ) -> list[str]:
     """What is found, in words."""
     return [str(found) for found in reconcile(events, read_entries(json.dumps(entries)), wanted)]
@@ -129,11 +129,11 @@ def test_what_never_came_is_no_difference() -> None:
 def test_days_and_runs_are_chosen_on_both_sides() -> None:
     """What was created on other days is left out; with a run only the ledger's side can be asked for."""
     entries = [*LIFE, logged("CreateNode", 60 * 24, "annas")]
-    today = Selection(begin=date(2026, 11, 27), end=date(2026, 11, 27))
+    today = LedgerFilter(begin=date(2026, 11, 27), end=date(2026, 11, 27))
     assert len(differences(entries, EVENTS)) == 1
     assert differences(entries, EVENTS, today) == []
-    assert differences(entries, EVENTS, Selection(run="manual__1")) == []
-    assert differences(entries, [opened("b", dag_id="x")], Selection(dag="y")) == []
+    assert differences(entries, EVENTS, LedgerFilter(run="manual__1")) == []
+    assert differences(entries, [opened("b", dag_id="x")], LedgerFilter(dag="y")) == []
 
 
 def test_the_tolerance_is_the_caller_s() -> None:
@@ -148,7 +148,7 @@ def test_json_lines_and_lists_are_the_same() -> None:
     lines = "\n".join(json.dumps(data) for data in [*reversed(LIFE), other, {"textPayload": "hello"}])
     found = read_entries(lines)
     assert found == read_entries(json.dumps([other, *LIFE]))
-    assert found[0] == Entry(
+    assert found[0] == AuditEntry(
         ASKED + 0.1 * MINUTE, f"{PLACE}/nodes/{NODE}", True, False, "", f"CreateNode {NODE}", "anna@example.com"
     )
     assert read_entries("") == read_entries("[]") == []

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_tpu.core.catalogue.catalogue import Catalogue
-from airflow_tpu.core.ledger.billable import Stored
+from airflow_tpu.core.ledger.billable import StoredBytes
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
 from airflow_tpu.core.ledger.usage import NOT_COVERED, fold
 from airflow_tpu.core.tpu.spec import Tier
@@ -133,11 +133,11 @@ def test_addresses_are_billed_in_the_first_minute_too(catalogue: Catalogue) -> N
 def test_what_the_bucket_keeps_is_billed(catalogue: Catalogue) -> None:
     """Kept and soft-deleted bytes are lines without a price, and what could not be listed is said, not left out."""
     gib = 1024**3
-    lines = {line.what: line.quantity for line in fold([], catalogue, NOW, Stored(3 * gib, 2 * gib)).not_free}
+    lines = {line.what: line.quantity for line in fold([], catalogue, NOW, StoredBytes(3 * gib, 2 * gib)).not_free}
     assert lines == {"kept in the bucket now": 3, "soft-deleted objects": 2}
-    (line,) = fold([], catalogue, NOW, Stored(0)).not_free
+    (line,) = fold([], catalogue, NOW, StoredBytes(0)).not_free
     assert (line.what, line.quantity, line.usd) == ("soft-deleted objects", None, None)
-    assert fold([], catalogue, NOW, Stored(0, 0)).not_free == ()
+    assert fold([], catalogue, NOW, StoredBytes(0, 0)).not_free == ()
 
 
 def test_traffic_that_was_accepted_counts_what_was_written(catalogue: Catalogue) -> None:

@@ -71,7 +71,7 @@ def letter(rows: list[str], term: str, bullet: str = "  * ") -> str:
 def read(text: str) -> list[str]:
     """The rows of a letter that leaves no doubt."""
     found = read_letter(text, GENERATIONS)
-    assert found.unread == ()
+    assert found.unparsed == ()
     return [str(row) for row in found.allowances]
 
 
@@ -97,7 +97,7 @@ def test_letter_without_counts_is_reported() -> None:
     rows = ["preemptible Cloud TPU v2-8 in zone us-central1-f", "preemptible and on-demand Cloud TPU v4, us-central2-b"]
     found = read_letter("\n\n".join(rows), GENERATIONS)
     assert found.allowances == ()
-    assert [(one.text, one.reason) for one in found.unread] == [
+    assert [(one.text, one.reason) for one in found.unparsed] == [
         (" ".join(rows), "not worded like a row: no count, no unit")
     ]
 
@@ -182,8 +182,8 @@ def test_what_looks_like_a_row_is_never_dropped(text: str, reason: str) -> None:
     """A row that is not understood is handed back with the reason, and the good row beside it is read."""
     found = read_letter(f"{letter([ROW], '90 days')}\n\n{text}\n\nBest regards", GENERATIONS)
     assert [str(row) for row in found.allowances] == ["64 spot v6e chips in us-east1-d"]
-    assert len(found.unread) == 1
-    assert reason in str(found.unread[0])
+    assert len(found.unparsed) == 1
+    assert reason in str(found.unparsed[0])
 
 
 def test_repeated_rows_are_merged_and_said() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_tpu.core.grant.alternatives import Choice, Hunt
+from airflow_tpu.core.grant.alternatives import Alternative, CapacitySearch
 from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.core.run.run_record import Holder, Lease, RunRecord
 from airflow_tpu.core.tpu.labels import RunKey
@@ -22,8 +22,8 @@ def test_json_form_reads_back_equal() -> None:
     """Everything survives the object in the bucket, through real JSON text."""
     record = RECORD.next_incarnation().next_attempt("train-1").with_life("train-1", ready_at=NOW, source=TimeSource.API)
     record = record.next_attempt("train-1", NOW).renewed("token-2", NOW, Holder(NOW, 1, "http://composer"))
-    choice = Choice("us-central1-a", "v3-8", "image", Tier.ON_DEMAND)
-    record = replace(record, choice=choice, hunt=Hunt(NOW, 2, (choice,)))
+    choice = Alternative("us-central1-a", "v3-8", "image", Tier.ON_DEMAND)
+    record = replace(record, choice=choice, hunt=CapacitySearch(NOW, 2, (choice,)))
     assert RunRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
 
 

@@ -9,7 +9,7 @@ import pytest
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.lifecycle.project_snapshot import Census
-from airflow_tpu.ui.fleet import gauges, orphan_table, tpus
+from airflow_tpu.ui.living_tpus import gauges, orphan_table, tpus
 from airflow_tpu.ui.parts import HIDDEN, Reader
 from airflow_tpu.ui.snapshot import Snapshot
 from tests.airflow_tpu.core.grant import two_rows

@@ -123,10 +123,10 @@ def orphans(snapshot: Snapshot) -> list[Sentence] | None:
     """Managed resources without a living lease, None if that cannot be known."""
     if snapshot.census is None or snapshot.records is None:
         return None
-    return doomed([*snapshot.census.queued, *snapshot.census.nodes], snapshot, snapshot.now)
+    return _expired([*snapshot.census.queued, *snapshot.census.nodes], snapshot, snapshot.now)
 
 
-def doomed(views: Iterable[TPUView | QueuedView], snapshot: Snapshot, now: datetime) -> list[Sentence]:
+def _expired(views: Iterable[TPUView | QueuedView], snapshot: Snapshot, now: datetime) -> list[Sentence]:
     """What the reaper would delete, as far as lease and labels tell; the state of DAG runs is not asked here."""
     states = {
         record.key.digest: LeaseState(record.key.digest, record.lease.expires_at, None)
