@@ -52,7 +52,7 @@ def paths(text: str) -> list[str]:
 
 
 def exists(name: str, *below: str) -> bool:
-    """A path is one from the root of the project or of the package, or from one of these folders of a row.
+    """A path is one from the root of the project or of the package, or from one of a row's folders.
 
     :param name: a folder ends with a slash.
     """
@@ -89,19 +89,26 @@ def test_every_folder_is_on_the_map() -> None:
 
 
 def test_every_row_of_the_map_is_true() -> None:
-    """A row names folders, what belongs there, and files and modules that lie in them."""
+    """A row names folders, says what belongs there, and names only files that exist there or in the project."""
     table = rows(MAP, "folder")
     assert len(table) > 40
     assert [cells[0] for cells in table if not paths(cells[0]) or not cells[1]] == []
-    assert [(cells[0], name) for cells in table for name in missing(cells)] == []
+    named = [(cells[0], name) for cells in table for name in paths(cells[1]) if not exists(name, *paths(cells[0]))]
+    assert named == []
 
 
-def missing(cells: list[str]) -> list[str]:
-    """What a row of the map names and its folders do not have; the third cell lists modules without a suffix."""
-    named = paths(cells[0])
-    modules = [f"{name}.py" for name in " ".join(cells[2:]).replace("`", " ").split()]
-    files = [name for name in paths(" ".join(cells[:2])) if not exists(name, *named)]
-    return files + [name for name in modules if not (ROOT / folder(named[0]) / name).is_file()]
+def test_every_row_of_the_map_lists_the_modules_of_its_folder() -> None:
+    """Where a row has a third cell, it lists the modules of the folder by name, and all of them."""
+    listed = {
+        folder(paths(cells[0])[0]): cells[2].replace("`", " ").split() for cells in rows(MAP, "folder") if cells[2:]
+    }
+    wanted = {name: modules(ROOT / name) for name in listed}
+    assert {name: wanted[name] for name, found in listed.items() if sorted(found) != wanted[name]} == {}
+
+
+def modules(place: Path) -> list[str]:
+    """Names of the modules of a folder, in the order of the alphabet."""
+    return sorted(path.stem for path in place.glob("*.py") if not path.stem.startswith("__"))
 
 
 def test_every_path_of_the_page_exists() -> None:
