@@ -1,4 +1,4 @@
-"""Who is told when a nightly run has failed, and of what."""
+"""Which message is sent when a nightly run has failed, and to whom."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from airflow.sdk import Context
 
 from airflow_tpu.errors import ConfigError
-from airflow_tpu.notify import FailureNotice, failure_notices, load
+from airflow_tpu.notify import Recipient, failure_notices, load
 from tests.airflow_tpu.mailbox import Mailbox, mail_server
 
 NIGHTLY = Path(__file__).resolve().parents[2] / "dags" / "tpu_nightly_retrain.py"
@@ -67,9 +67,9 @@ def test_option_names_connections_and_targets(monkeypatch: pytest.MonkeyPatch) -
     """One callback an entry, so that an address that fails keeps no other from being told."""
     monkeypatch.setenv(OPTION, "smtp_default:a@example.org, slack_default : #tpu,slack_hook,")
     expected = [
-        FailureNotice("smtp_default", "a@example.org"),
-        FailureNotice("slack_default", "#tpu"),
-        FailureNotice("slack_hook"),
+        Recipient("smtp_default", "a@example.org"),
+        Recipient("slack_default", "#tpu"),
+        Recipient("slack_hook"),
     ]
     assert failure_notices() == expected
 
@@ -83,7 +83,10 @@ def test_entry_without_connection_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(
     ("connection", "words"),
-    [(None, "there is no such connection"), ("http://example.org", "its type is http, not smtp, slack, slackwebhook")],
+    [
+        (None, "the connection somebody does not exist; create it, or remove it from failure_notifiers"),
+        ("http://example.org", "somebody is of type http; give failure_notifiers one of type smtp or slack"),
+    ],
     ids=["missing", "wrong type"],
 )
 def test_unusable_connection_is_said(
@@ -92,7 +95,7 @@ def test_unusable_connection_is_said(
     """A notifier that cannot work says so in the log, and the callback ends well."""
     if connection is not None:
         monkeypatch.setenv("AIRFLOW_CONN_SOMEBODY", connection)
-    FailureNotice("somebody", "a@example.org")(context())
+    Recipient("somebody", "a@example.org")(context())
     assert words in caplog.text
 
 
@@ -111,4 +114,4 @@ def test_silent_mail_server_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
         connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": port, "extra": extra}
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(connection))
         with pytest.raises(ConnectionRefusedError):
-            FailureNotice("smtp_default", "a@example.org")(context())
+            Recipient("smtp_default", "a@example.org")(context())

@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk import Context
 from slack_sdk.errors import SlackApiError
 
-from airflow_tpu.notify import FailureNotice
+from airflow_tpu.notify import Recipient
 from tests.airflow_tpu.slack_server import API, HOOK, Desk, slack_desk
 
 RUN = "manual__{{ 7 * 6 }}"
@@ -34,7 +34,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 
 def test_failed_run_is_told_in_a_channel(desk: Desk) -> None:
     """The message has DAG, run, reason and link, goes to the channel of the option, and braces stay what they are."""
-    FailureNotice("slack_default", "#tpu")(CONTEXT)
+    Recipient("slack_default", "#tpu")(CONTEXT)
     (message,) = desk.messages
     assert (message["path"], message["token"], message["channel"]) == (API, TOKEN, "#tpu")
     title, text, link = message["text"].split("\n")
@@ -45,8 +45,8 @@ def test_failed_run_is_told_in_a_channel(desk: Desk) -> None:
 
 def test_failed_run_is_told_by_a_webhook(desk: Desk) -> None:
     """A webhook has its channel; the message is the same."""
-    FailureNotice("slack_default", "#tpu")(CONTEXT)
-    FailureNotice("slack_hook")(CONTEXT)
+    Recipient("slack_default", "#tpu")(CONTEXT)
+    Recipient("slack_hook")(CONTEXT)
     api, hook = desk.messages
     assert (hook["path"], hook["token"], hook["text"]) == (HOOK, "", api["text"])
 
@@ -55,4 +55,4 @@ def test_a_refusal_of_slack_is_an_error(desk: Desk) -> None:
     """A channel that the bot may not write to reaches Airflow, which writes it into the log of the callback."""
     desk.refusal = "not_in_channel"
     with pytest.raises(SlackApiError, match="not_in_channel"):
-        FailureNotice("slack_default", "#tpu")(CONTEXT)
+        Recipient("slack_default", "#tpu")(CONTEXT)

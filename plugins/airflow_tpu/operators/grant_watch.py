@@ -10,7 +10,7 @@ from airflow.sdk import Asset
 
 from airflow_tpu.consequences import BILLED
 from airflow_tpu.errors import Fault, GrantViolation, TransientError
-from airflow_tpu.notify import News, addressees
+from airflow_tpu.notify import Message, recipients
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
         text = notice(bench.grant, _usage(bench, now), stage, versions_by_model(bench.storage, bench.ledger.root))
         for line in text.splitlines():
             self.log.warning("%s", line)
-        news = News(f"TPU grant of {bench.grant.project_id}: {text.splitlines()[0]}", text)
-        for addressee in addressees():
-            addressee.tell(news, context)
+        message = Message(f"TPU grant of {bench.grant.project_id}: {text.splitlines()[0]}", text)
+        for recipient in recipients():
+            recipient.send(message, context)
         context["outlet_events"][Asset(NOTICE_ASSET)].extra = {"days": stage, "text": text}
         bench.storage.write_json(uri, {"at": now.isoformat(), "text": text}, 0)
         return text

@@ -146,8 +146,10 @@ def store_root(grant: Grant) -> str:
 def _yaml(name: str, text: str) -> Any:
     import yaml
 
+    # libyaml where it is built in: every parse of a DAG with a form reads the grant.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, loader)  # noqa: S506 - both are safe loaders
     except yaml.YAMLError as error:
         raise GrantUnknown([Fault("grant", name, f"is not YAML: {error}")], "the grant") from error
 

@@ -6,7 +6,6 @@ and the day it was read.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -127,6 +126,8 @@ class Catalogue:
 
 def nearest(value: object, choices: Iterable[str]) -> str | None:
     """The choice that reads most like the value, None if none does."""
+    import difflib  # only a mistake needs it
+
     text = str(value).strip().lower()[:100]
     return next(iter(difflib.get_close_matches(text, list(choices), n=1, cutoff=0.4)), None)
 

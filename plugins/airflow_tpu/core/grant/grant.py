@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from airflow_tpu.core.catalogue.catalogue import nearest
 from airflow_tpu.core.catalogue.generations import Generations
@@ -131,8 +131,10 @@ def _as_date(value: Any) -> date:
 
 def _timezone(value: Any) -> str:
     name = plain(value)
-    if name not in available_timezones():
-        raise Invalid("is no timezone name such as Europe/Berlin", nearest=_nearest_timezone(name))
+    try:
+        ZoneInfo(name)  # all names are only listed for a wrong one: that walks the whole database
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise Invalid("is no timezone name such as Europe/Berlin", nearest=_nearest_timezone(name)) from None
     return name
 
 
