@@ -1,7 +1,7 @@
-"""Every day: tell before the grant ends, and fail while anything in the project is billed.
+"""Every day: give notice before the grant ends, and fail while anything in the project is billed.
 
-What is billed fails the task at once; a zone that does not answer is asked again first. Notices and failures are told
-to whom `[airflow_tpu] failure_notifiers` names. A DAG of yours can follow the asset `tpu-grant-notice`.
+A billed TPU fails the task at once; a zone that does not answer is asked again first. Notices and failures are sent to
+the recipients in `[airflow_tpu] failure_notifiers`. A DAG of yours can follow the asset `tpu-grant-notice`.
 """
 
 from __future__ import annotations

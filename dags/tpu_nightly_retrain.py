@@ -1,7 +1,7 @@
 """Every night: train on what has changed, promote the model only if it beats the champion on the same examples.
 
 Skipped (green, and its log says why): nothing has changed since the newest version; no TPU within four hours; the new
-model is not better. A failure is told to whom `[airflow_tpu] failure_notifiers` names.
+model is not better. A failure is sent to the recipients in `[airflow_tpu] failure_notifiers`.
 The promotion emits the asset `tpu-model-digits`; its extra is the model's manifest.
 """
 
@@ -29,7 +29,7 @@ with DAG(
     schedule=CronTriggerTimetable("15 2 * * *", timezone="UTC"),
     catchup=False,
     max_active_runs=1,
-    is_paused_upon_creation=True,  # whatever Airflow's default is: nobody gets a TPU by copying a file
+    is_paused_upon_creation=True,  # whatever Airflow's default is: copying a file creates no TPU
     params=train_params(model=MODEL, start_within_hours=WINDOW_HOURS),
     deadline=deadline_alerts(),
     on_failure_callback=failure_notices(),

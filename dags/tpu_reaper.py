@@ -1,4 +1,4 @@
-"""Every 15 minutes: delete the TPUs that outlived their DAG run, whatever became of its teardown."""
+"""Every 15 minutes: delete the TPUs that outlived their DAG run, whether or not its teardown ran."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@
 | `train` | runs the script; the log has what it prints, a TPU that is taken away is replaced, and the script resumes |
 | `copy` | verifies the artifacts in the bucket |
 | `delete` | deletes the TPU, whatever has happened, and waits until it is gone |
-| `report` | chip-hours, what they would have cost, and what of it is not free |
+| `report` | chip-hours, what they would have cost, and what is not free |
 | `verdict` | makes a run in which a task has failed a failed run |
 
 The pages of TPU and artifacts are *Extra Links* in the details of a task; all TPUs are in *Browse, TPU usage*.

@@ -1,55 +1,16 @@
-"""Every error of the package, and whether a retry helps.
+"""Every error of the package, and whether a retry helps; ``docs/errors.md`` is written from these classes.
 
-The tree is the retry policy: :mod:`airflow_tpu.retry` builds Airflow's rules from the marks below, so a new
-leaf decides its own fate. *never* fails the task at once, *soon* re-creates or re-attaches without delay,
-*later* waits first. Infrastructure errors draw on the preemption budget, code errors on the code budget.
-
-::
+The tree is the retry policy: :mod:`airflow_tpu.retry` builds Airflow's rules from the marks ``retry`` and ``budget``,
+so a new leaf decides for itself. The branches::
 
     TPUError
-    ├── ConfigError                never   a field of the form, the grant or a connection is wrong
-    │   └── GrantError             never
-    │       ├── GrantViolation             the request fits no allowance
-    │       ├── GrantExpired               the term is over, or ends before the run would
-    │       └── GrantUnknown               the grant or the live inventory could not be read
-    ├── CloudError
-    │   ├── StockOut           later       no capacity in the zone
-    │   ├── QuotaExceeded      later       something (perhaps a dead queued resource) holds the quota
-    │   ├── QuotaZero          never       the project has no quota of that name at all
-    │   ├── NotOffered         never       the zone has no such type, runtime version or tier
-    │   ├── AccessDenied       never       IAM, API not enabled, zone not open, billing account
-    │   ├── RateLimited        later
-    │   ├── TransientError     soon        503, 13, deadline, connection reset
-    │   ├── NameTaken          never       the name belongs to somebody else
-    │   ├── ResourceNotFound   never       the API does not know the resource (usually caught: a lost TPU)
-    │   └── TPULost            soon
-    │       ├── TPUPreempted
-    │       ├── TPUMaintenance
-    │       ├── TPUVanished                deleted by someone else, or unknown to the API
-    │       ├── HostLost                   READY, and silent for too long
-    │       └── TPUStopped     never       a person stopped it
-    ├── RemoteError
-    │   ├── ConnectionFailed   soon        third outcome beside success and failure: ask the TPU's state
-    │   ├── HostKeyMismatch    never
-    │   ├── LoginRefused       soon        inside the boot window a key may still be on its way
-    │   ├── ProtocolMismatch   never
-    │   ├── AcceleratorMissing soon        exit 69: the promised TPU did not initialise
-    │   ├── RunInterrupted     soon        exit 75, 76, or a signal while the TPU was being taken away
-    │   ├── StorageUnreachable soon        exit 74
-    │   ├── RunStalled         soon
-    │   ├── RunStopped         never       by the stop command: a person's wish
-    │   └── RunFailed          never       the user's code: exit status and last lines
-    ├── DeadlineExceeded       never
-    ├── WindowClosed           never   no TPU in time; the run is skipped, not failed
-    ├── BudgetExhausted        never   lost too often, or no progress in several attempts
-    ├── ArtifactError
-    │   ├── NothingProduced    never
-    │   ├── ChecksumMismatch   soon
-    │   ├── UploadIncomplete   soon
-    │   └── ArtifactsLost      never       the TPU went before its output was in the bucket
-    └── LedgerError
-        ├── LeaseHeld          never       another DAG run holds this prefix
-        └── LeaseLost          never       a newer attempt has taken the lease over
+        ConfigError         what a person has written is wrong
+            GrantError      the grant does not allow it
+        CloudError          the Cloud TPU API refused a request, or failed it
+            TPULost         the TPU is gone or going
+        RemoteError         something on the way to the TPU VM, or on it
+        ArtifactError       what the run produced is missing or damaged
+        LedgerError         the records in the bucket
 """
 
 from __future__ import annotations
@@ -64,16 +25,16 @@ from typing import ClassVar
 class Retry(enum.Enum):
     """Whether trying again helps, and when."""
 
-    NEVER = "never"
-    SOON = "soon"
-    LATER = "later"
+    NEVER = "never"  # fails the task
+    SOON = "soon"  # re-creates or re-attaches after a short pause
+    LATER = "later"  # waits first
 
 
 class Budget(enum.Enum):
     """Which budget a retry draws on."""
 
-    CODE = "code"
-    INFRASTRUCTURE = "infrastructure"
+    CODE = "code"  # no retries by default: a bug does not get better on another TPU
+    INFRASTRUCTURE = "infrastructure"  # max_preemptions of the form
 
 
 class TPUError(Exception):
@@ -81,7 +42,7 @@ class TPUError(Exception):
 
     :param message: what happened, to which resource, and what to do next.
     :param consequence: what it means for the TPU and its cost, a sentence of :mod:`airflow_tpu.consequences`; empty
-        until somebody states it who knows.
+        until it is stated.
     """
 
     retry: ClassVar[Retry] = Retry.NEVER
@@ -201,7 +162,7 @@ class RateLimited(CloudError):
 
 
 class TransientError(CloudError):
-    """The API stumbled; the same request may succeed."""
+    """The API failed in passing; the same request may succeed."""
 
     retry = Retry.SOON
 
@@ -219,7 +180,7 @@ class TPULost(CloudError):
 
     :param message: the whole text, as a person should read it.
     :param at: aware instant at which the loss was seen: from then on the TPU is not charged. None while the node is
-        still there, or while nobody knows.
+        still there, or while it is not known.
     """
 
     retry = Retry.SOON
@@ -252,7 +213,7 @@ class TPUStopped(TPULost):
 
 
 class RemoteError(TPUError):
-    """Something on the way to, or on, the TPU VM."""
+    """Something on the way to the TPU VM, or on it, failed."""
 
     budget = Budget.INFRASTRUCTURE
 

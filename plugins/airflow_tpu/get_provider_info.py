@@ -88,23 +88,23 @@ def _places() -> dict[str, dict[str, Any]]:
 def _habits() -> dict[str, dict[str, Any]]:
     return {
         "inline_seconds": _option(
-            "Waits up to so many seconds are answered in the worker, without a trigger.",
+            "Seconds that a task waits in its worker before it defers to a trigger.",
             "60",
             settings.DEFAULT_INLINE_SECONDS,
         ),
         "retry_seconds": _option(
-            "Seconds before a try that may help at once; twenty times as long for capacity and quota.",
+            "Seconds before a retry that may help at once; twenty times as long for capacity and quota.",
             "30",
             settings.DEFAULT_RETRY_SECONDS,
         ),
         "failure_notifiers": _option(
-            "Who is told when a nightly run has failed, connection:target separated by commas: an SMTP connection and "
+            "Recipients of failures and notices, connection:target separated by commas: an SMTP connection and "
             "an e-mail address, a Slack connection and a channel, or a Slack webhook's connection alone. The "
             "provider must be installed: apache-airflow-providers-smtp or -slack.",
             "smtp_default:team@example.org, slack_default:#tpu",
         ),
         "event_hold_seconds": _option(
-            "A trigger fires no sooner than so many seconds after its task deferred.",
+            "Seconds after a deferral before which no trigger fires.",
             "30",
             settings.DEFAULT_EVENT_HOLD_SECONDS,
         ),

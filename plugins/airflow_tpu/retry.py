@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 _LATER = 20
-"""How many times longer than the usual delay it is waited for capacity, quota and rate limits: five minutes."""
+"""How many times the usual delay a retry waits for capacity, quota and rate limits: five minutes."""
 
 _BUGS = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, SyntaxError, TypeError)
 
@@ -32,10 +32,10 @@ def leaves(root: type[errors.TPUError] = errors.TPUError) -> Iterator[type[error
 
 
 class TPURetryPolicy(ExceptionRetryPolicy):
-    """Rules for our errors, and a small number of tries for everybody else's.
+    """Rules for our errors, and a few tries for all others.
 
     ``retries`` has to be as large as the largest budget of preemptions, so it cannot bound what has no rule (Airflow's
-    API away, a disk full on the worker): such failures are counted apart, in the state that survives the tries.
+    API is down, the worker's disk is full): such failures are counted apart, in the state that survives the tries.
     """
 
     def evaluate(
@@ -54,12 +54,11 @@ class TPURetryPolicy(ExceptionRetryPolicy):
 
 
 def retry_policy() -> ExceptionRetryPolicy:
-    """Rules for every error of the tree.
+    """Return the rules for every error of the tree.
 
     A bug (ours, or of the installation) is not cured by trying: it fails at once and does not hold the TPU.
     A deferral that times out or whose trigger cannot be loaded says nothing about the run on the TPU: the next try
-    re-attaches to it. Somebody who sets ``execution_timeout`` wants no more than that, not that many times over.
-    Anything else that is not ours (Airflow's API away, say) is tried a few times.
+    re-attaches to it. ``execution_timeout`` bounds the task, not each of its tries.
     """
     rules = [_rule(kind) for kind in leaves()]
     rules += [

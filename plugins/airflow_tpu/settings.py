@@ -40,18 +40,21 @@ def remote_dir() -> Path:
 
 
 def grant_name() -> str:
-    """Where the grant is: option ``grant``, a file below ``include/grants``, ``variable:NAME`` or a ``gs://`` URI."""
+    """Return the place of the grant: option ``grant``.
+
+    A file below ``include/grants``, ``variable:NAME`` for an Airflow Variable, or the ``gs://`` URI of an object.
+    """
     return _option("grant") or DEFAULT_GRANT
 
 
 def catalogue_dir() -> Path | None:
-    """Folder with tables that replace ours: option ``catalogue``, None if there is none."""
+    """Return the folder with tables that replace ours: option ``catalogue``, None if there is none."""
     value = _option("catalogue")
     return Path(value).expanduser() if value else None
 
 
 def insecure_hosts() -> frozenset[str]:
-    """Hosts that may be reached without TLS or credentials, beside loopback and private addresses.
+    """Return the hosts that may be reached without TLS or credentials, beside loopback and private addresses.
 
     Option ``insecure_hosts``, separated by commas: the name of a compose service, say.
     """
@@ -59,15 +62,15 @@ def insecure_hosts() -> frozenset[str]:
 
 
 def inline_seconds() -> float:
-    """How long a deferrable task waits in its worker first: option ``inline_seconds``, 20 by default.
+    """Return how long a deferrable task waits in its worker before it defers: option ``inline_seconds``, 20 by default.
 
-    A deferral costs some seconds itself, and a TPU that comes at once need not wait for it.
+    A deferral takes some seconds itself, and a TPU that comes at once need not wait for it.
     """
     return float(_option("inline_seconds") or DEFAULT_INLINE_SECONDS)
 
 
 def event_hold_seconds() -> float:
-    """How long after a deferral no trigger of ours fires: option ``event_hold_seconds``, 10 by default.
+    """Return how long after a deferral no trigger of ours fires: option ``event_hold_seconds``, 10 by default.
 
     An earlier event can meet the executor's report of the deferral itself, and the try is failed
     (https://github.com/apache/airflow/issues/67287).
@@ -76,7 +79,7 @@ def event_hold_seconds() -> float:
 
 
 def retry_seconds() -> float:
-    """How long a task waits before it is tried again at once: option ``retry_seconds``, 15 by default.
+    """Return how long a task waits before a retry that may help at once: option ``retry_seconds``, 15 by default.
 
     Where waiting helps (no capacity, quota in use, rate limits) it waits twenty times as long.
     """
@@ -84,12 +87,15 @@ def retry_seconds() -> float:
 
 
 def failure_notifiers() -> list[str]:
-    """Who is told of a failed run: option ``failure_notifiers``, ``connection:target`` separated by commas."""
+    """Return the recipients of failures: option ``failure_notifiers``, ``connection:target`` separated by commas."""
     return [entry.strip() for entry in _option("failure_notifiers").split(",") if entry.strip()]
 
 
 def airflow_address() -> str:
-    """Address of this Airflow, ``[api] base_url``, empty if it has none: it tells Airflows with one bucket apart."""
+    """Return the address of this Airflow, ``[api] base_url``, empty if it has none.
+
+    It also distinguishes Airflows that share a bucket.
+    """
     from airflow.sdk.configuration import conf
 
     return str(conf.get("api", "base_url", fallback="") or "")

@@ -21,7 +21,7 @@ from airflow_tpu.operators.tpu import CloudTPUCreateOperator, CloudTPUDeleteOper
 from airflow_tpu.retry import retry_policy
 
 INFRASTRUCTURE_RETRIES = MAX_PREEMPTIONS + 50
-"""Airflow's own limit of tries, never the one that decides: our budget does, and Airflow counts some tries itself."""
+"""Airflow's own limit of tries. It never decides: our budget does, and Airflow counts some tries by itself."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def tpu_session(conf: str | Mapping[str, Any], **arguments: Any) -> Iterator[TPU
     :param arguments: further arguments for every operator of the session (``gcp_conn_id``, ``deferrable`` ...).
     """
     common: dict[str, Any] = {"conf": conf, **arguments}
-    patient: dict[str, Any] = {
+    retried: dict[str, Any] = {
         "retries": INFRASTRUCTURE_RETRIES,
         "retry_policy": retry_policy(),
         "retry_delay": timedelta(seconds=30),
@@ -61,7 +61,7 @@ def tpu_session(conf: str | Mapping[str, Any], **arguments: Any) -> Iterator[TPU
     lease = CloudTPULeaseOperator(
         task_id="lease", retries=3, retry_policy=retry_policy(), retry_delay=timedelta(seconds=10), **common
     )
-    create = CloudTPUCreateOperator(task_id="create", **patient, **common)
+    create = CloudTPUCreateOperator(task_id="create", **retried, **common)
     delete = CloudTPUDeleteOperator(
         task_id="delete",
         retries=8,
@@ -73,6 +73,6 @@ def tpu_session(conf: str | Mapping[str, Any], **arguments: Any) -> Iterator[TPU
         **common,
     )
     with TaskGroup("tpu", prefix_group_id=False) as work:
-        yield TPUSession(lease, work, delete, {**patient, **common})
+        yield TPUSession(lease, work, delete, {**retried, **common})
     lease.as_setup()  # type: ignore[no-untyped-call]  # Airflow's own
     lease >> create >> work >> delete.as_teardown(setups=lease, on_failure_fail_dagrun=True)

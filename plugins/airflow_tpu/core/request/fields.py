@@ -1,4 +1,4 @@
-"""Reading flat input from a form or a YAML file: every fault at once, each with the nearest valid value."""
+"""Read flat input from a form or a YAML file: every fault at once, each with the nearest valid value."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Field:
     """How to read one field.
 
     :param read: turns the raw value into the typed one, or raises :class:`Invalid`.
-    :param default: raw value of a missing field; :data:`REQUIRED` makes it a fault,
-        None lets it stay away.
-    :param sensitive: its value is never shown, right or wrong.
+    :param default: raw value of a missing field; :data:`REQUIRED` makes it a fault, None allows it
+        to be missing.
+    :param sensitive: no message shows its value.
     """
 
     read: Callable[[Any], Any]

@@ -45,7 +45,7 @@ def zone_faults(kind: AcceleratorType, zone: str | None, catalogue: Catalogue) -
 
 
 def known_type(value: str, catalogue: Catalogue) -> AcceleratorType:
-    """A type of the catalogue, pod slices included.
+    """Return a type of the catalogue, pod slices included.
 
     :raises ConfigError: there is none of that name; the nearest one is named.
     """
