@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
-from localcloud.gcs.api import bucket_api, copies, inserts, object_api, upload_api, xml_api, xml_uploads
+from localcloud.gcs.api import bucket_api, copies, inserts, object_api, upload_api, xml_read
 from localcloud.gcs.protocol.wire import Call, Reply
 from localcloud.gcs.storage.errors import GCSError
 from localcloud.gcs.storage.store import Store
@@ -50,10 +50,6 @@ def _upload(op: str, method: str, handler: Handler, needs: str = "") -> Route:
     return Route(op, method, re.compile("(?:/resumable)?/upload/storage/v1" + _B + "/o"), handler, needs)
 
 
-def _xml(op: str, method: str, handler: Handler, needs: str = "") -> Route:
-    return Route(op, method, re.compile("/(?P<bucket>[^/]+)/(?P<object>.+)", re.S), handler, needs, xml=True)
-
-
 _TO_BUCKET = r"/b/(?P<to_bucket>[^/]+)"
 _TO_OBJECT = r"/o/(?P<to_object>[^/]+)"
 
@@ -69,9 +65,6 @@ ROUTES: list[Route] = [
     _json("buckets.patch", "PATCH", _B, bucket_api.patch),
     _json("buckets.update", "PUT", _B, bucket_api.patch),
     _json("buckets.delete", "DELETE", _B, bucket_api.delete),
-    _json("buckets.layout", "GET", _B + "/storageLayout", bucket_api.layout),
-    _json("buckets.policy", "GET", _B + "/iam", bucket_api.policy),
-    _json("buckets.permissions", "GET", _B + "/iam/testPermissions", bucket_api.permissions),
     _json("objects.list", "GET", _B + "/o/?", bucket_api.list_objects),
     _json("objects.compose", "POST", _B + _O + "/compose", copies.compose),
     _json("objects.rewrite", "POST", _B + _O + "/rewriteTo" + _TO_BUCKET + _TO_OBJECT, copies.rewrite),
@@ -79,27 +72,16 @@ ROUTES: list[Route] = [
     _json("objects.move", "POST", _B + _O + "/moveTo" + _TO_OBJECT, copies.move),
     _json("objects.get", "GET", _B + _O, object_api.get),
     _json("objects.patch", "PATCH", _B + _O, object_api.patch),
-    _json("objects.update", "PUT", _B + _O, object_api.update),
     _json("objects.delete", "DELETE", _B + _O, object_api.delete),
     Route("objects.get", "GET", re.compile("/download/storage/v1" + _B + _O), object_api.get),
-    _xml("uploads.put", "PUT", upload_api.put, "upload_id"),
-    _xml("uploads.cancel", "DELETE", upload_api.cancel, "upload_id"),
-    _xml("parts.put", "PUT", xml_uploads.put_part, "uploadId"),
-    _xml("parts.complete", "POST", xml_uploads.complete, "uploadId"),
-    _xml("parts.abort", "DELETE", xml_uploads.abort, "uploadId"),
-    _xml("parts.start", "POST", xml_uploads.start, "uploads"),
-    _xml("uploads.start", "POST", xml_api.start),
-    _xml("objects.media", "GET", xml_api.get),
-    _xml("objects.media", "HEAD", xml_api.get),
-    _xml("objects.insert", "PUT", xml_api.put),
-    _xml("objects.delete", "DELETE", xml_api.delete),
+    Route("objects.media", "GET", re.compile("/(?P<bucket>[^/]+)/(?P<object>.+)", re.S), xml_read.get, xml=True),
 ]
 
 
 def route(call: Call) -> Handler:
-    """Return who answers a request, having noted in it what it is and which names it speaks of.
+    """Return the handler of a request, and set the operation and the names in the request.
 
-    :raises GCSError: 404 if nobody does, 400 for names that are no UTF-8.
+    :raises GCSError: 404 if there is none, 400 for names that are not UTF-8.
     """
     for line in ROUTES:
         match = line.path.fullmatch(call.path) if line.method == call.method else None
@@ -107,7 +89,7 @@ def route(call: Call) -> Handler:
             call.names = {name: decoded(text) for name, text in match.groupdict("").items()}
             call.op = _op(call, line.op)
             return line.handler
-    raise GCSError(404, "notFound", f"Nothing answers {call.method} {call.path}")
+    raise GCSError(404, "notFound", f"The local cloud does not know {call.method} {call.path}")
 
 
 def _op(call: Call, op: str) -> str:
@@ -123,9 +105,9 @@ def _op(call: Call, op: str) -> str:
 def decoded(text: str) -> str:
     """Return a percent-decoded name.
 
-    :raises GCSError: 400 if it is no UTF-8.
+    :raises GCSError: 400 if it is not UTF-8.
     """
     try:
         return unquote_to_bytes(text).decode()
     except UnicodeDecodeError:
-        raise GCSError(400, "invalid", f"Name is not UTF-8: {text}", "InvalidURI") from None
+        raise GCSError(400, "invalid", f"The name is not UTF-8: {text}") from None

@@ -20,16 +20,15 @@ from localcloud.gcs.protocol.wire import Call, ClientGone, CutConnection, FileBo
 from localcloud.gcs.storage.store import Store
 
 _CHUNK = 256 * 1024
-_VIRTUAL_HOST = ".storage.googleapis.com"  # BUCKET.storage.googleapis.com/OBJECT
 # An object name of 1,024 bytes is 3,072 characters when percent-encoded, and a copy names two of them.
 _LINE_LIMIT = 64 * 1024
 
 
 class GCSServer:
-    """A small Google Cloud Storage on one port: JSON, upload, download, batch and XML interfaces.
+    """A small Google Cloud Storage on one port: JSON, upload, download and batch interfaces, and reads by the XML one.
 
     :param root: folder for database and contents; survives restarts, a killed process included.
-    :param clock: gives timestamps, generation numbers and the age of signed URLs and sessions.
+    :param clock: gives timestamps, generation numbers and the age of upload sessions.
     :param faults: scripted faults, point ``gcs.request``.
     :param project: project of buckets made by :meth:`create_bucket`.
     """
@@ -92,8 +91,6 @@ class GCSServer:
 
     def _call(self, request: web.BaseRequest) -> Call:
         path, _, query = request.raw_path.partition("?")
-        if request.host.endswith(_VIRTUAL_HOST):
-            path = "/" + request.host.removesuffix(_VIRTUAL_HOST) + path
         scheme = request.headers.get("X-Forwarded-Proto", "http")
         headers = CIMultiDict(request.headers)
         pairs = parse_qsl(query, keep_blank_values=True)

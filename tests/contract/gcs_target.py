@@ -1,7 +1,7 @@
 """What the storage contract is checked against: the local server, or a real bucket.
 
 ``AIRFLOW_TPU_TEST_BUCKET=gs://bucket[/prefix]`` selects a real one, with the application default credentials of the
-machine (a service account that may sign URLs). Everything is written below one random prefix and deleted at the end.
+machine. Everything is written below one random prefix and deleted at the end.
 """
 
 from __future__ import annotations
@@ -14,19 +14,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import google.auth
 import requests
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from google.auth.credentials import AnonymousCredentials
 from google.auth.transport.requests import AuthorizedSession
 from google.cloud import storage
-from google.oauth2 import service_account
 
 from localcloud.clock import Clock, RealClock
 from localcloud.faults import FaultRegistry
@@ -85,17 +81,15 @@ class Target:
     :param bucket: a bucket that exists.
     :param prefix: start of every object name used.
     :param http: session for requests that no client library makes.
-    :param signer: credentials that can sign URLs.
     """
 
     url: str
     bucket: storage.Bucket
     prefix: str
     http: requests.Session
-    signer: Any
 
     def name(self, text: str = "object") -> str:
-        """Return an object name that nobody has used."""
+        """Return an unused object name."""
         return f"{self.prefix}{secrets.token_hex(4)}/{text}"
 
     def blob(self, text: str = "object", **options: Any) -> storage.Blob:
@@ -129,7 +123,7 @@ def _real() -> Iterator[Target]:
     prefix = "/".join(filter(None, [folder.strip("/"), f"airflow-tpu-{secrets.token_hex(4)}", ""]))
     bucket = client.bucket(name)
     try:
-        yield Target(GOOGLE, bucket, prefix, AuthorizedSession(credentials), credentials)
+        yield Target(GOOGLE, bucket, prefix, AuthorizedSession(credentials))
     finally:
         for blob in client.list_blobs(bucket, prefix=prefix, versions=True):
             blob.delete()
@@ -140,17 +134,7 @@ def _local() -> Iterator[Target]:
     with tempfile.TemporaryDirectory() as folder, RunningServer(Path(folder)) as server:
         server.server.create_bucket("contract-bucket")
         bucket = server.client().bucket("contract-bucket")
-        yield Target(server.url, bucket, f"run-{secrets.token_hex(4)}/", requests.Session(), stranger())
-
-
-@cache
-def stranger() -> Any:
-    """Return credentials that can sign, of a service account that exists nowhere."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    form = serialization.PrivateFormat.PKCS8
-    pem = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
-    info = {"client_email": "nobody@example.com", "private_key": pem, "token_uri": "https://example.com/token"}
-    return service_account.Credentials.from_service_account_info(info)
+        yield Target(server.url, bucket, f"run-{secrets.token_hex(4)}/", requests.Session())
 
 
 def open_target() -> AbstractContextManager[Target]:

@@ -64,22 +64,6 @@ def test_offsets_bound_the_listing(target: Target, tree: str, start: str, end: s
     assert target.names(tree, start_offset=tree + start, end_offset=tree + end if end else None) == expected
 
 
-@pytest.mark.parametrize(
-    ("glob", "expected"),
-    [
-        ("*", ["a", "d.txt", "é", "한글"]),
-        ("**.txt", ["d.txt", "e/x.txt"]),
-        ("b/?", ["b/1", "b/2"]),
-        ("b/[2-9]", ["b/2"]),
-        ("b/[!2-9]", ["b/1"]),
-        ("{a,b/*}", ["a", "b/1", "b/2"]),
-    ],
-)
-def test_glob_selects(target: Target, tree: str, glob: str, expected: list[str]) -> None:
-    """A glob selects by name; one star stays inside a folder, two do not."""
-    assert target.names(tree, match_glob=tree + glob) == expected
-
-
 def test_long_folder_is_skipped(target: Target) -> None:
     """A folder of many objects is one prefix, and what follows it is still listed."""
     prefix = target.name("")

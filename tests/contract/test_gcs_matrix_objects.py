@@ -44,17 +44,6 @@ def test_metadata_patch_merges_and_null_deletes(target: Target) -> None:
     assert target.bucket.get_blob(blob.name).metadata == {"a": "1", "c": "3"}
 
 
-def test_update_replaces_metadata(target: Target) -> None:
-    """A full update drops what it does not send."""
-    blob = target.put()
-    blob.cache_control = "no-store"
-    blob.patch()
-    url = f"{target.url}/storage/v1/b/{target.bucket.name}/o/{blob.name.replace('/', '%2F')}"
-    assert target.http.put(url, json={"contentType": "text/x-log"}).status_code == 200
-    seen = target.bucket.get_blob(blob.name)
-    assert (seen.content_type, seen.cache_control) == ("text/x-log", None)
-
-
 def test_old_generation_is_gone_without_versioning(target: Target) -> None:
     """Overwriting in a bucket without versioning makes the old generation unreadable."""
     old = target.put(b"old")

@@ -11,7 +11,6 @@ from pathlib import Path
 import google_crc32c
 import pytest
 from google.api_core.exceptions import BadRequest, NotFound
-from google.cloud.storage import transfer_manager
 
 from tests.contract.gcs_target import Target
 
@@ -139,15 +138,3 @@ def test_upload_to_a_missing_bucket(target: Target) -> None:
     """Uploading into a bucket that is not there is a 404."""
     with pytest.raises(NotFound):
         target.bucket.client.bucket("airflow-tpu-no-such-bucket-7f3a").blob("x").upload_from_string(b"x")
-
-
-def test_parallel_upload_in_parts(target: Target, tmp_path: Path) -> None:
-    """Parts sent in parallel by the XML interface become one object with a CRC32C and no MD5."""
-    (tmp_path / "big").write_bytes(BIG)
-    blob = target.blob()
-    transfer_manager.upload_chunks_concurrently(
-        str(tmp_path / "big"), blob, chunk_size=5 * 1024 * 1024, max_workers=4, worker_type=transfer_manager.THREAD
-    )
-    seen = target.bucket.get_blob(blob.name)
-    assert (seen.crc32c, seen.md5_hash, seen.size) == (crc32c(BIG), None, len(BIG))
-    assert seen.download_as_bytes() == BIG

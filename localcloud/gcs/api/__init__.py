@@ -1,1 +1,1 @@
-"""The methods of the JSON and XML interfaces."""
+"""The methods of the JSON interface, and what TensorFlow reads by the XML one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from localcloud.gcs.api.listing import MAX_PAGE, Query, list_page
-from localcloud.gcs.api.resources import bucket_resource, etag, object_resource
+from localcloud.gcs.api.resources import bucket_resource, object_resource
 from localcloud.gcs.protocol.wire import Call, Reply
 from localcloud.gcs.storage import buckets
 from localcloud.gcs.storage.preconditions import Preconditions
@@ -51,28 +51,6 @@ async def delete(store: Store, call: Call) -> Reply:
     """Answer DELETE on ``/storage/v1/b/BUCKET``."""
     buckets.delete(store, call.bucket, Preconditions.of_query(call.query))
     return Reply(204)
-
-
-async def layout(store: Store, call: Call) -> Reply:
-    """Answer GET on ``.../storageLayout``, by which clients ask whether folders are real; here they never are."""
-    resource = bucket_resource(buckets.find(store, call.bucket), call.base_url)
-    shown = {key: resource[key] for key in ("location", "locationType")}
-    namespace = {"hierarchicalNamespace": {"enabled": False}}
-    return Reply.json({"kind": "storage#storageLayout", "bucket": call.bucket, **shown, **namespace})
-
-
-async def policy(store: Store, call: Call) -> Reply:
-    """Answer GET on ``.../iam``: the local cloud lets everybody in."""
-    bucket = buckets.find(store, call.bucket)
-    binding = {"role": "roles/storage.admin", "members": ["allUsers"]}
-    body = {"kind": "storage#policy", "resourceId": f"projects/_/buckets/{bucket.name}", "version": 1}
-    return Reply.json({**body, "etag": etag(1, bucket.metageneration), "bindings": [binding]})
-
-
-async def permissions(store: Store, call: Call) -> Reply:
-    """Answer GET on ``.../iam/testPermissions``: all that are asked for are held."""
-    buckets.find(store, call.bucket)
-    return Reply.json({"kind": "storage#testIamPermissionsResponse", "permissions": call.all("permissions")})
 
 
 async def list_objects(store: Store, call: Call) -> Reply:

@@ -1,4 +1,8 @@
-"""Objects made from other objects: compose, copy, rewrite, move."""
+"""Objects made from other objects.
+
+compose: TensorFlow appends with it, gcsfs merges. rewrite: the runner, TensorFlow and gcsfs copy with it. move: gcsfs.
+copy: google-cloud-storage.
+"""
 
 from __future__ import annotations
 

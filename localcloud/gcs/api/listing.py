@@ -1,16 +1,18 @@
-"""Listing of objects: prefix, delimiter, offsets, glob, versions and pages."""
+"""Listing of objects: prefix, delimiter, offsets, versions, soft-deleted objects and pages.
+
+The product and the runner list by prefix, the product soft-deleted objects as well; TensorFlow and gcsfs fold folders
+by a delimiter; gcsfs lists several ranges of names at once by offsets.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from localcloud.gcs.protocol.wire import Call
 from localcloud.gcs.storage.errors import GCSError
-from localcloud.gcs.storage.globs import glob_pattern
 from localcloud.gcs.storage.objects import Generation
 from localcloud.gcs.storage.store import Store
 
@@ -29,7 +31,6 @@ class Query:
     :param versions: noncurrent generations too.
     :param soft_deleted: soft-deleted generations and no others.
     :param trailing: an object whose name ends with the first delimiter is listed beside its prefix.
-    :param glob: names must match it; ``None`` for all.
     :param limit: longest page; objects and prefixes count together.
     :param after: resume behind this (name, generation); the first page starts behind ("", 0).
     """
@@ -41,7 +42,6 @@ class Query:
     versions: bool
     soft_deleted: bool
     trailing: bool
-    glob: re.Pattern[str] | None
     limit: int
     after: tuple[str, int]
 
@@ -52,7 +52,6 @@ class Query:
         :raises GCSError: 400 if one is malformed.
         """
         query = call.query
-        glob = query.get("matchGlob")
         size = call.number("maxResults")
         if size is not None and size < 0:
             raise GCSError(400, "invalid", f"Invalid value for maxResults: {size}")
@@ -66,7 +65,6 @@ class Query:
             versions=call.flag("versions"),
             soft_deleted=call.flag("softDeleted"),
             trailing=call.flag("includeTrailingDelimiter"),
-            glob=glob_pattern(glob) if glob else None,
             limit=min(size or MAX_PAGE, MAX_PAGE),
             after=decode_token(query.get("pageToken", "")),
         )
@@ -121,8 +119,6 @@ def _entries(store: Store, bucket: str, query: Query) -> Iterator[Generation | s
             after = (row.name, row.generation)
             if not row.name.startswith(query.prefix) or (query.end and row.name >= query.end):
                 return
-            if query.glob and not query.glob.fullmatch(row.name):
-                continue
             folder = query.folder(row.name)
             if folder is None or (query.trailing and row.name == folder):
                 yield row
@@ -170,7 +166,7 @@ def encode_token(after: tuple[str, int]) -> str:
 def decode_token(token: str) -> tuple[str, int]:
     """Read a page token; an empty one starts at the beginning.
 
-    :raises GCSError: 400 if it is none of ours.
+    :raises GCSError: 400 if this server did not write it.
     """
     if not token:
         return ("", 0)

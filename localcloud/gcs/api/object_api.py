@@ -32,12 +32,6 @@ async def patch(store: Store, call: Call) -> Reply:
     return _changed(call, objects.change(store, row, merged(row.meta, body), conditions))
 
 
-async def update(store: Store, call: Call) -> Reply:
-    """Answer PUT: whatever is not sent is removed."""
-    body, conditions = await call.json(), Preconditions.of_query(call.query)
-    return _changed(call, objects.change(store, _find(store, call), body, conditions))
-
-
 def _changed(call: Call, row: Generation) -> Reply:
     return Reply.json(object_resource(row, call.base_url))
 

@@ -65,28 +65,19 @@ def start(store: Store, draft: Draft, declared: int | None) -> Session:
     objects.check(store, draft)
     writer = store.blobs.create()
     writer.close()
-    return find(store, enter(store, "resumable", draft, declared=declared, blob=writer.blob))
-
-
-def enter(store: Store, kind: str, draft: Draft, **columns: Any) -> str:
-    """Take an upload down that has begun; return the secret that names it.
-
-    :param kind: ``resumable``, or ``multipart`` for the one of the XML interface.
-    :param draft: the object to be.
-    :param columns: of the database row, what only uploads of this kind have.
-    """
     row: dict[str, Any] = {
         "id": secrets.token_urlsafe(48),
-        "kind": kind,
         "bucket": draft.bucket,
         "name": draft.name,
         "meta": json.dumps(dict(draft.meta)),
         "conditions": draft.conditions.as_text(),
+        "declared": declared,
         "received": 0,
+        "blob": writer.blob,
         "created": store.now().isoformat(),
     }
-    store.insert("uploads", {**row, **columns})
-    return str(row["id"])
+    store.insert("uploads", row)
+    return find(store, row["id"])
 
 
 def find(store: Store, upload_id: str) -> Session:
@@ -94,16 +85,16 @@ def find(store: Store, upload_id: str) -> Session:
 
     :raises GCSError: 404 if there is none of that id, 410 if it is older than a week.
     """
-    row = store.one("SELECT * FROM uploads WHERE id = ? AND kind = 'resumable'", upload_id)
+    row = store.one("SELECT * FROM uploads WHERE id = ?", upload_id)
     if row is None:
-        raise GCSError(404, "notFound", "No such upload session", "NoSuchUpload")
+        raise GCSError(404, "notFound", "No such upload session")
     if store.now() - datetime.fromisoformat(row["created"]) > SESSION_LIFE:
-        raise GCSError(410, "gone", "The upload session has expired", "NoSuchUpload")
+        raise GCSError(410, "gone", "The upload session has expired")
     return Session.of_row(row)
 
 
 def drop(store: Store, session: Session) -> None:
-    """Forget a session and what it received, cutting off who is still writing into it."""
+    """Forget a session and what it received; a request that is still writing into it is cut off."""
     writer = store.writers.pop(session.id, None)
     if writer:
         writer.close()
@@ -115,7 +106,7 @@ def drop(store: Store, session: Session) -> None:
 
 
 async def warm_up(store: Store, upload_id: str) -> None:
-    """Hash what a session holds if nobody remembers: after a restart that can take a while, so in a thread."""
+    """Hash what a session holds unless its hash is known: after a restart that can take a while, so in a thread."""
     session = find(store, upload_id)
     if session.generation is None and session.id not in store.digests:
         digest = await asyncio.to_thread(store.blobs.digest, session.blob, session.received)
@@ -123,7 +114,7 @@ async def warm_up(store: Store, upload_id: str) -> None:
 
 
 def open_writer(store: Store, session: Session, skip: int) -> SessionWriter:
-    """Start writing behind what a session holds; whoever was writing before is cut off."""
+    """Start writing behind what a session holds; a request that was writing before is cut off."""
     digest = store.digests.get(session.id)
     if digest is None or digest.size != session.received:
         digest = store.blobs.digest(session.blob, session.received)

@@ -1,6 +1,7 @@
 """Batch requests: many small calls in one body.
 
-https://cloud.google.com/storage/docs/batch: up to 100 calls, none of which carries object content.
+gcsfs removes objects by them, and so does every framework that writes to ``gs://`` through fsspec.
+https://cloud.google.com/storage/docs/batch: up to 100 calls, none of which carries content.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _inner(outer: Call, text: bytes) -> Call:
     lines = head.decode("utf-8", "replace").splitlines()
     words = lines[0].split() if lines else []
     if len(words) < 2:
-        raise GCSError(400, "badRequest", "A part of the batch is no HTTP request")
+        raise GCSError(400, "badRequest", "A part of the batch is not an HTTP request")
     url = urlsplit(words[1])
     if not url.path.startswith("/storage/v1/") or "alt=media" in url.query:
         raise GCSError(400, "badRequest", f"Not allowed in a batch: {words[1]}")

@@ -88,10 +88,6 @@ class Call:
         self.names.update(names)
         await self.on_named(self)
 
-    def all(self, name: str) -> list[str]:
-        """Return every value of a repeated query parameter."""
-        return [value for key, value in self.pairs if key == name]
-
     def flag(self, name: str) -> bool:
         """Return whether a query parameter is set to true."""
         return self.query.get(name, "").lower() == "true"

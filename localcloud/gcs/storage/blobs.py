@@ -1,4 +1,4 @@
-"""Content on disk: one file per object generation, upload session or part.
+"""Content on disk: one file per object generation or upload session.
 
 A file has a random name and becomes part of an object only by the database row that names it, so a crash leaves at
 worst a file that nobody names; :meth:`BlobFolder.sweep` removes those at the next start.

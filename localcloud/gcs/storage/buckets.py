@@ -143,14 +143,12 @@ def delete(store: Store, name: str, conditions: Preconditions) -> None:
     with store.transaction():
         conditions.check_write(find(store, name))
         if store.one("SELECT name FROM objects WHERE bucket = ? LIMIT 1", name):
-            raise GCSError(409, "conflict", "The bucket you tried to delete is not empty.", "BucketNotEmpty")
-        uploads = store.query("SELECT id, blob FROM uploads WHERE bucket = ?", name)
-        parts = store.query("SELECT blob FROM parts WHERE upload IN (SELECT id FROM uploads WHERE bucket = ?)", name)
-        store.query("DELETE FROM parts WHERE upload IN (SELECT id FROM uploads WHERE bucket = ?)", name)
+            raise GCSError(409, "conflict", "The bucket you tried to delete is not empty.")
+        uploads = store.query("SELECT blob FROM uploads WHERE bucket = ?", name)
         store.query("DELETE FROM uploads WHERE bucket = ?", name)
         store.query("DELETE FROM soft_deleted WHERE bucket = ?", name)
         store.query("DELETE FROM buckets WHERE name = ?", name)
-        store.discard(*(row["blob"] for row in [*uploads, *parts] if row["blob"]))
+        store.discard(*(row["blob"] for row in uploads if row["blob"]))
 
 
 def listed(store: Store, project: str, prefix: str, after: str, limit: int) -> list[Bucket]:

@@ -74,9 +74,9 @@ class Claims:
         :raises GCSError: 400 if a claim does not hold.
         """
         if self.crc32c is not None and self.crc32c != digest.crc32c:
-            raise _mismatch("CRC32C", self.crc32c, digest.crc32c, "CrcMismatch")
+            raise _mismatch("CRC32C", self.crc32c, digest.crc32c)
         if self.md5 is not None and self.md5 != digest.md5:
-            raise _mismatch("MD5 hash", self.md5, digest.md5, "BadDigest")
+            raise _mismatch("MD5 hash", self.md5, digest.md5)
 
 
 def _hash_header(value: str) -> dict[str, str]:
@@ -84,6 +84,6 @@ def _hash_header(value: str) -> dict[str, str]:
     return {name: digest for name, _, digest in pairs if name in ("md5", "crc32c")}
 
 
-def _mismatch(kind: str, claimed: str, computed: str, xml_code: str) -> GCSError:
+def _mismatch(kind: str, claimed: str, computed: str) -> GCSError:
     message = f'Provided {kind} "{claimed}" doesn\'t match calculated {kind} "{computed}".'
-    return GCSError(400, "invalid", message, xml_code)
+    return GCSError(400, "invalid", message)

@@ -1,4 +1,4 @@
-"""Refusals of the storage server, in the words of Google's JSON and XML interfaces."""
+"""Refusals of the storage server, in the words of Google's JSON interface, and of the XML one for reads."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from xml.sax.saxutils import escape
 # Reasons of the JSON interface and codes of the XML one:
 # https://cloud.google.com/storage/docs/json_api/v1/status-codes and .../docs/xml-api/reference-status
 _XML_CODES = {
-    "conditionNotMet": "PreconditionFailed",
-    "conflict": "BucketAlreadyOwnedByYou",
     "forbidden": "AccessDenied",
     "invalid": "InvalidArgument",
     "rateLimitExceeded": "SlowDown",
     "requestedRangeNotSatisfiable": "InvalidRange",
     "backendError": "ServiceUnavailable",
-    "parseError": "MalformedXML",
 }
 
 

@@ -21,7 +21,7 @@ def check_bucket_name(name: str) -> None:
     """
     parts_fit = all(len(part) <= 63 for part in name.split("."))
     if not _BUCKET.fullmatch(name) or not parts_fit or name.startswith("goog") or "google" in name:
-        raise GCSError(400, "invalid", f"Invalid bucket name: '{name}'", "InvalidBucketName")
+        raise GCSError(400, "invalid", f"Invalid bucket name: '{name}'")
 
 
 def check_object_name(name: str) -> None:
@@ -30,10 +30,10 @@ def check_object_name(name: str) -> None:
     :raises GCSError: 400 if it is empty or forbidden.
     """
     if not name:
-        raise GCSError(400, "required", "Required parameter: name", "InvalidArgument")
+        raise GCSError(400, "required", "Required parameter: name")
     forbidden = name in (".", "..") or "\n" in name or "\r" in name or name.startswith(_ACME)
     if forbidden or not _fits(name):
-        raise GCSError(400, "invalid", f"Disallowed name: {name[:80]!r}", "InvalidObjectName")
+        raise GCSError(400, "invalid", f"Disallowed name: {name[:80]!r}")
 
 
 def _fits(name: str) -> bool:

@@ -52,13 +52,6 @@ class Preconditions:
         return cls._read(lambda name: query.get(f"ifSource{name}"))
 
     @classmethod
-    def of_headers(cls, headers: Mapping[str, str]) -> Preconditions:
-        """Read the headers of the XML interface."""
-        generation, metageneration = "x-goog-if-generation-match", "x-goog-if-metageneration-match"
-        names = {"GenerationMatch": generation, "MetagenerationMatch": metageneration}
-        return cls._read(lambda name: headers.get(names.get(name, "")))
-
-    @classmethod
     def _read(cls, get: Callable[[str], str | None]) -> Preconditions:
         return cls(
             _number(get("GenerationMatch")),

@@ -37,12 +37,9 @@ CREATE TABLE IF NOT EXISTS soft_deleted (
 CREATE INDEX IF NOT EXISTS soft_deleted_until ON soft_deleted (hard_delete);
 CREATE UNIQUE INDEX IF NOT EXISTS one_live_generation ON objects (bucket, name) WHERE live = 1;
 CREATE TABLE IF NOT EXISTS uploads (
-  id TEXT PRIMARY KEY, kind TEXT NOT NULL, bucket TEXT NOT NULL, name TEXT NOT NULL, meta TEXT NOT NULL,
+  id TEXT PRIMARY KEY, bucket TEXT NOT NULL, name TEXT NOT NULL, meta TEXT NOT NULL,
   conditions TEXT NOT NULL, declared INTEGER, received INTEGER NOT NULL, blob TEXT, created TEXT NOT NULL,
   generation INTEGER);
-CREATE TABLE IF NOT EXISTS parts (
-  upload TEXT NOT NULL, number INTEGER NOT NULL, size INTEGER NOT NULL, md5 TEXT NOT NULL, blob TEXT NOT NULL,
-  PRIMARY KEY (upload, number));
 CREATE TABLE IF NOT EXISTS last_generation (value INTEGER NOT NULL);
 INSERT INTO last_generation SELECT 0 WHERE NOT EXISTS (SELECT * FROM last_generation);
 """
@@ -78,7 +75,7 @@ class Store:
         self._sweep()
 
     def _sweep(self) -> None:
-        rows = self.query("SELECT blob FROM objects UNION SELECT blob FROM uploads UNION SELECT blob FROM parts")
+        rows = self.query("SELECT blob FROM objects UNION SELECT blob FROM uploads")
         self.blobs.sweep(frozenset(row["blob"] for row in rows if row["blob"]))
 
     @contextmanager

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from localcloud.gcs.tls.certificates import server_context
 from localcloud.gcs.tls.http_relay import HEAD_LIMIT, ProtocolError, Stream, read_head, relay
 
-HOSTS = ["storage.googleapis.com", "www.googleapis.com", "*.storage.googleapis.com"]
+HOSTS = ["storage.googleapis.com", "www.googleapis.com"]
 _COPY = 64 * 1024
 _log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class TLSFront:
         host, _, port = target.partition(" ")[0].rpartition(":")
         if method != "CONNECT" or not port.isdigit():
             await _answer(client, "405 Only CONNECT is spoken here")
-        elif _is_storage(host):
+        elif host in HOSTS:
             await _answer(client, "200 Connection established")
             await client.writer.start_tls(self._context)
             await self._relay(client)
@@ -95,10 +95,6 @@ class TLSFront:
             await relay(client, server)
         finally:
             server.writer.close()
-
-
-def _is_storage(host: str) -> bool:
-    return host in HOSTS or host.endswith(".storage.googleapis.com")
 
 
 async def _answer(client: Stream, status: str) -> None:

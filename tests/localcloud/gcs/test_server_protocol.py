@@ -122,8 +122,6 @@ def test_multipart_without_a_boundary_is_refused(cloud: RunningServer) -> None:
         ("GET", "/storage/v1/nonsense", 404),
         ("GET", "/storage/v1/b/corners/o?maxResults=many", 400),
         ("GET", "/storage/v1/b/corners/o?maxResults=-1", 400),
-        ("GET", "/storage/v1/b/corners/o?matchGlob=%5B%5D%5B", 200),
-        ("GET", "/storage/v1/b/corners/o?matchGlob=%7Ba", 400),
         ("GET", "/storage/v1/b/corners/o/x?generation=new", 400),
         ("GET", "/storage/v1/b/corners/o/%FF%FE", 400),
         ("PATCH", "/storage/v1/b/corners/o/x?ifGenerationMatch=one", 400),
@@ -131,59 +129,18 @@ def test_multipart_without_a_boundary_is_refused(cloud: RunningServer) -> None:
         ("POST", "/upload/storage/v1/b/corners/o?uploadType=media", 400),
         ("POST", "/storage/v1/b/corners/o/x/compose", 400),
         ("POST", "/batch/storage/v1", 400),
-        ("POST", "/corners/x", 400),
-        ("PUT", "/corners/x?partNumber=1&uploadId=no", 404),
-        ("GET", "/corners/x?X-Goog-Signature=00", 400),
+        ("POST", "/corners/x", 404),
     ],
 )
-def test_bad_request_is_told_so(cloud: RunningServer, method: str, path: str, status: int) -> None:
-    """A request that makes no sense is refused with the right status, never a 500."""
+def test_bad_request_is_refused(cloud: RunningServer, method: str, path: str, status: int) -> None:
+    """A malformed request is refused with the right status, never a 500."""
     assert requests.request(method, cloud.url + path).status_code == status
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"\xff"])
-def test_bad_json_is_told_so(cloud: RunningServer, body: bytes) -> None:
-    """A body that is no JSON object is a 400."""
+def test_bad_json_is_refused(cloud: RunningServer, body: bytes) -> None:
+    """A body that is not a JSON object is a 400."""
     assert requests.post(f"{cloud.url}/storage/v1/b?project=p", data=body).status_code == 400
-
-
-def parts(cloud: RunningServer, sizes: list[int]) -> tuple[str, list[str]]:
-    """Send parts of the given sizes and return the URL of the upload and their tags."""
-    url = f"{cloud.url}/corners/parts"
-    text = requests.post(url + "?uploads").text
-    url += "?uploadId=" + text.partition("<UploadId>")[2].partition("<")[0]
-    replies = [requests.put(f"{url}&partNumber={n}", data=b"x" * size) for n, size in enumerate(sizes, 1)]
-    return url, [reply.headers["ETag"] for reply in replies]
-
-
-def complete(url: str, tags: list[tuple[int, str]]) -> requests.Response:
-    """Ask for parts to be joined."""
-    rows = "".join(f"<Part><PartNumber>{n}</PartNumber><ETag>{tag}</ETag></Part>" for n, tag in tags)
-    return requests.post(url, data=f"<CompleteMultipartUpload>{rows}</CompleteMultipartUpload>")
-
-
-def test_parts_are_checked_before_they_are_joined(cloud: RunningServer) -> None:
-    """Unknown, misordered, too small or misnamed parts are a 400 that names the reason, and the upload lives on."""
-    url, tags = parts(cloud, [5 * 1024 * 1024, 10, 10])
-    first, second, third = enumerate(tags, 1)
-    refusals = {
-        "InvalidPartOrder": [second, first],
-        "InvalidPart": [first, (4, tags[0])],
-        "EntityTooSmall": [first, second, third],
-        "MalformedXML": [first, (2, "<")],
-    }
-    for code, chosen in refusals.items():
-        reply = complete(url, chosen)
-        assert (reply.status_code, f"<Code>{code}</Code>" in reply.text) == (400, True)
-    assert complete(url, [first, third]).status_code == 200
-    assert complete(url, [first, third]).status_code == 404
-
-
-def test_aborted_parts_are_gone(cloud: RunningServer) -> None:
-    """An aborted parallel upload takes no more parts."""
-    url, _ = parts(cloud, [10])
-    assert requests.delete(url).status_code == 204
-    assert requests.put(url + "&partNumber=2", data=b"x").status_code == 404
 
 
 def test_held_object_is_not_deleted(cloud: RunningServer) -> None:
@@ -194,7 +151,8 @@ def test_held_object_is_not_deleted(cloud: RunningServer) -> None:
     blob.patch()
     url = f"{cloud.url}/storage/v1/b/corners/o/held"
     assert requests.delete(url).status_code == 403
-    assert requests.put(f"{cloud.url}/corners/held", data=b"y").status_code == 403
+    again = f"{cloud.url}/upload/storage/v1/b/corners/o?uploadType=media&name=held"
+    assert requests.post(again, data=b"y").status_code == 403
     blob.temporary_hold = False
     blob.patch()
     assert requests.delete(url).status_code == 204

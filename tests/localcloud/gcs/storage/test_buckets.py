@@ -140,14 +140,6 @@ def test_bucket_made_twice_from_inside_stays(cloud: RunningServer) -> None:
     assert cloud.client().bucket("fresh").blob("x").exists()
 
 
-def test_permissions_are_all_granted(cloud: RunningServer) -> None:
-    """Whoever asks for permissions holds them."""
-    bucket = cloud.client().create_bucket("fresh")
-    wanted = ["storage.objects.create", "storage.objects.delete"]
-    assert bucket.test_iam_permissions(wanted) == wanted
-    assert bucket.get_iam_policy().bindings[0]["members"] == {"allUsers"}
-
-
 def test_stats_count_bytes_and_requests(cloud: RunningServer) -> None:
     """Bytes kept, received and sent are counted per bucket, requests per operation."""
     bucket = cloud.client().create_bucket("fresh")
