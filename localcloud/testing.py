@@ -30,8 +30,8 @@ def eventually(
 ) -> T:
     """Call ``probe`` until ``wanted`` accepts its result, and return that.
 
-    :param seconds: how long at most.
-    :param poll: seconds between two calls; more for a probe that is work for somebody.
+    :param seconds: bound on the wait.
+    :param poll: seconds between two calls; more for an expensive probe.
     :raises AssertionError: with the last result, when the time is over.
     """
     deadline = time.monotonic() + seconds

@@ -10,7 +10,7 @@ from typing import Any
 
 from localcloud.endpoints import Endpoints
 
-_TIMEOUT = 60.0
+_TIMEOUT = 120.0
 
 
 class CommandError(Exception):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from localcloud.cli.control_client import CommandError, ask
 from localcloud.endpoints import FILE_NAME, Endpoints
 from localcloud.vm.processes import living
-from localcloud.vm.processes.living import Process
 
-_PATIENCE = 30.0
+_PATIENCE = 120.0
 _POLL = 0.02
 
 
@@ -48,7 +49,7 @@ def _farewell(state_dir: Path, count: int) -> str:
     return f"The local cloud of {state_dir} is down; {ended}.\n"
 
 
-def _processes_of(state_dir: Path) -> list[Process]:
+def _processes_of(state_dir: Path) -> list[psutil.Process]:
     """Return the processes of the cloud as it knows them itself, and as its mark tells."""
     try:
         pids = ask(state_dir, "/status")["vm_processes"]
@@ -64,7 +65,7 @@ def _stop_server(state_dir: Path) -> bool:
     except FileNotFoundError:
         return True
     process = living.find(pid)
-    if process is None or "localcloud" not in process.command:
+    if process is None or "localcloud" not in living.command_of(process):
         return True
     _signal(process, signal.SIGTERM)
     if not _wait(lambda: living.still_alive([process])):
@@ -75,25 +76,22 @@ def _stop_server(state_dir: Path) -> bool:
     return False
 
 
-def _wait(alive: Callable[[], list[Process]]) -> list[Process]:
+def _wait(alive: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
     deadline = time.monotonic() + _PATIENCE
     while (left := alive()) and time.monotonic() < deadline:
         time.sleep(_POLL)
     return left
 
 
-def _signal(process: Process, number: signal.Signals) -> None:
-    if living.still_alive([process]):
-        try:
-            os.kill(process.pid, number)
-        except ProcessLookupError:
-            return
+def _signal(process: psutil.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(number)
 
 
-def _unique(processes: list[Process]) -> list[Process]:
+def _unique(processes: list[psutil.Process]) -> list[psutil.Process]:
     return list({process.pid: process for process in processes}.values())
 
 
-def _report(title: str, processes: list[Process]) -> None:
-    lines = [title, *(f"  {process.pid}  {process.command}" for process in processes)]
+def _report(title: str, processes: list[psutil.Process]) -> None:
+    lines = [title, *(f"  {process.pid}  {living.command_of(process)}" for process in processes)]
     sys.stderr.write("\n".join(lines) + "\n")

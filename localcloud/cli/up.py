@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from localcloud.server import LocalCloudConfig
 
 LOG_NAME = "cloud.log"
-_READY_SECONDS = 60.0
+_READY_SECONDS = 120.0
 _POLL = 0.05
 _LOG_LINES = 20
 
@@ -84,7 +84,7 @@ def detach(arguments: Sequence[str], state_dir: Path) -> int:
     """Start ``up`` as a process of its own and return when it is ready.
 
     :param arguments: those of ``up``, without ``--detach``.
-    :raises CommandError: with the end of its log, if it ends or is not ready within a minute.
+    :raises CommandError: with the end of its log, if it ends, or is not ready within two minutes.
     """
     state_dir.mkdir(parents=True, exist_ok=True)
     log = state_dir / LOG_NAME

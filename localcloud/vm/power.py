@@ -14,7 +14,7 @@ import urllib.request
 from pathlib import Path
 
 NODE_VARIABLE = "LOCALCLOUD_NODE"
-_SECONDS = 10.0
+_SECONDS = 60.0
 # There is nobody to become: a VM's login may do here what root may do there.
 _SUDO = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done

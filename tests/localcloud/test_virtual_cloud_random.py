@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from google.cloud import tpu_v2
 from google.cloud.tpu_v2.types import Node, QueuedResourceState
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localcloud.rules.errors import CloudError
@@ -88,7 +88,7 @@ def open_operations(cloud: VirtualCloud) -> list[str]:
     return [f"{one.metadata.verb} {one.metadata.target}" for one in cloud.state.operations.all() if not one.done]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_a_cloud_at_rest_is_consistent(steps: list[tuple[str, str, float]]) -> None:
     """Once nothing moves, operations have ended, exactly READY nodes have VMs, and only their requests are ACTIVE."""
@@ -103,7 +103,7 @@ def test_a_cloud_at_rest_is_consistent(steps: list[tuple[str, str, float]]) -> N
         assert (request.state, states) in [(ACTIVE, [State.READY]), (SUSPENDED, []), (FAILED, [])]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_everything_can_be_deleted(steps: list[tuple[str, str, float]]) -> None:
     """After any history deletes remove every node and request, hold no quota, and the meter has stopped."""

@@ -12,7 +12,7 @@ import asyncssh
 from localcloud.vm.inprocess.relay import Relay
 from localcloud.vm.inprocess.shell import HomeSFTP, Shell, server_factory
 from localcloud.vm.processes import proctable
-from localcloud.vm.processes.sweep import Traces, send
+from localcloud.vm.processes.traces import Traces, send
 from localcloud.vm.worker.files import WorkerFiles
 from localcloud.vm.worker.interface import SSHKey, SurvivorsLeft, Worker, WorkerGone, WorkerSpec
 from localcloud.vm.worker.registry import WorkerRegistry
@@ -124,7 +124,7 @@ class InProcessWorker:
                 encoding=None,
                 allow_scp=True,
                 line_editor=False,
-                login_timeout=60,
+                login_timeout=120,
             )
         except (asyncssh.Error, OSError):
             connection.close()  # a client that left in the handshake, or was refused

@@ -1,1 +1,1 @@
-"""Processes of the local cloud as /proc shows them."""
+"""Processes of the local cloud: the process table, the proof that none is left."""

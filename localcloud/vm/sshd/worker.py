@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from localcloud.vm.processes import proctable
-from localcloud.vm.processes.sweep import Traces, settled
+from localcloud.vm.processes.traces import Traces, settled
 from localcloud.vm.sshd.isolation import Isolation
 from localcloud.vm.sshd.openssh import OpenSSH, command, find_openssh, write_config
 from localcloud.vm.sshd.supervisor_client import Supervision, supervise
@@ -14,8 +14,8 @@ from localcloud.vm.worker.files import WorkerFiles
 from localcloud.vm.worker.interface import SSHKey, SurvivorsLeft, VMError, Worker, WorkerGone, WorkerSpec
 from localcloud.vm.worker.registry import WorkerRegistry
 
-BANNER_SECONDS = 20.0
-"""Bound on the time from the start of sshd to its banner: 50 ms on an idle machine."""
+BANNER_SECONDS = 120.0
+"""Bound on the time from the start of sshd to its banner, 50 ms on an idle machine."""
 
 _PAUSE = 0.01
 

@@ -62,9 +62,9 @@ def ready_node(cli: Cli) -> Endpoints:
     """Create a node on the running cloud and return the endpoints when it is READY."""
     endpoints = Endpoints.read(cli.state_dir)
     client = tpu_client(endpoints)
-    client.create_node(parent=PARENT, node_id="node-1", node=spot_node(), timeout=10)
+    client.create_node(parent=PARENT, node_id="node-1", node=spot_node(), timeout=60)
     name = f"{PARENT}/nodes/node-1"
-    eventually(lambda: client.get_node(name=name, timeout=10).state, lambda state: state == Node.State.READY)
+    eventually(lambda: client.get_node(name=name, timeout=60).state, lambda state: state == Node.State.READY)
     return endpoints
 
 
@@ -184,6 +184,6 @@ def test_the_foreground_ends_in_order_on_sigterm(cli: Cli) -> None:
         assert process.stdout is not None
         first = process.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        code = process.wait(30)
+        code = process.wait(240)
     assert (first.startswith("# The local cloud is up"), code) == (True, 0)
     assert not (cli.state_dir / "endpoints.json").exists()

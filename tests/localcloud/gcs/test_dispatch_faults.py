@@ -141,7 +141,7 @@ def test_delay_waits_on_the_clock(tmp_path: Path) -> None:
         cloud.faults.add({"point": "gcs.request", "params": {"action": "delay", "seconds": 3600}})
         with socket.create_connection(("127.0.0.1", int(cloud.url.rpartition(":")[2]))) as raw:
             raw.sendall(b"GET /storage/v1/b/faulty HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            eventually(lambda: cloud.faults.unused() == [], bool, 90.0)
+            eventually(lambda: cloud.faults.unused() == [], bool)
             cloud.run(_advance(clock))
             assert raw.recv(12) == b"HTTP/1.1 200"
 
@@ -157,8 +157,8 @@ def test_aborted_upload_leaves_nothing(cloud: RunningServer) -> None:
     )
     with socket.create_connection(("127.0.0.1", int(cloud.url.rpartition(":")[2]))) as raw:
         raw.sendall(head.encode() + b"\r\n\r\n" + b"x" * 400_000)
-        eventually(lambda: len(files(cloud)) == 1, bool, 90.0)
-    eventually(lambda: files(cloud) == [], bool, 90.0)
+        eventually(lambda: len(files(cloud)) == 1, bool)
+    eventually(lambda: files(cloud) == [], bool)
     assert not blob(cloud, "half").exists()
 
 
@@ -174,7 +174,7 @@ def test_aborted_chunk_keeps_whole_quanta(cloud: RunningServer) -> None:
     head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\nContent-Range: bytes 0-{len(data) - 1}/*"
     with socket.create_connection(("127.0.0.1", int(cloud.url.rpartition(":")[2]))) as raw:
         raw.sendall(head.encode() + b"\r\n\r\n" + data[:600_000])
-        eventually(lambda: files(cloud)[0].stat().st_size >= 2 * 262_144, bool, 90.0)
+        eventually(lambda: files(cloud)[0].stat().st_size >= 2 * 262_144, bool)
     kept = requests.put(url, headers={"Content-Range": "bytes */*"})
     assert (kept.status_code, kept.headers["Range"]) == (308, "bytes=0-524287")
     rest = {"Content-Range": f"bytes 524288-{len(data) - 1}/{len(data)}"}
@@ -194,7 +194,7 @@ def test_second_request_takes_a_session_over(cloud: RunningServer) -> None:
     head = f"PUT {url.removeprefix(cloud.url)} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", int(cloud.url.rpartition(":")[2]))) as stalled:
         stalled.sendall(head.encode() + b"\xff" * 300_000)
-        eventually(lambda: files(cloud)[0].stat().st_size >= 262_144, bool, 90.0)
+        eventually(lambda: files(cloud)[0].stat().st_size >= 262_144, bool)
         whole = {"Content-Range": f"bytes 0-{len(data) - 1}/{len(data)}"}
         kept = requests.put(url, headers={"Content-Range": "bytes */*"})
         assert kept.headers["Range"] == "bytes=0-262143"

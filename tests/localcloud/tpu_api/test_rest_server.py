@@ -34,14 +34,14 @@ def cloud(running: BackgroundCloud) -> Iterator[BackgroundCloud]:
     yield running
     running.cloud.faults.clear()
     running.call(running.cloud.state.clear)
-    eventually(running.snapshot, lambda found: not found["nodes"], 90.0)
+    eventually(running.snapshot, lambda found: not found["nodes"])
 
 
 def ready_node(cloud: BackgroundCloud, node_id: str) -> str:
     """Create a node of its own; return its full name."""
     request = tpu_v2.CreateNodeRequest(parent=PARENT, node_id=node_id, node=spot_node())
-    tpu_client(cloud.endpoints).create_node(request, timeout=10)
-    eventually(lambda: states(cloud).get(node_id), lambda state: state == "READY", 90.0)
+    tpu_client(cloud.endpoints).create_node(request, timeout=60)
+    eventually(lambda: states(cloud).get(node_id), lambda state: state == "READY")
     return f"{PARENT}/nodes/{node_id}"
 
 
@@ -50,8 +50,8 @@ def active_request(cloud: BackgroundCloud, name: str) -> str:
     request = tpu_v2.CreateQueuedResourceRequest(
         parent=PARENT, queued_resource_id=name, queued_resource=queued_resource(name)
     )
-    tpu_client(cloud.endpoints).create_queued_resource(request, timeout=10)
-    eventually(lambda: states(cloud, "queued_resources").get(name), lambda state: state == "ACTIVE", 90.0)
+    tpu_client(cloud.endpoints).create_queued_resource(request, timeout=60)
+    eventually(lambda: states(cloud, "queued_resources").get(name), lambda state: state == "ACTIVE")
     return f"{PARENT}/queuedResources/{name}"
 
 
@@ -99,7 +99,7 @@ def test_node_is_deleted_once(cloud: BackgroundCloud) -> None:
     name = ready_node(cloud, "once")
     status, operation = ask(cloud, "DELETE", name)
     assert (status, operation["metadata"]["target"], operation["metadata"]["verb"]) == (200, name, "delete")
-    eventually(lambda: ask(cloud, "GET", operation["name"])[1].get("done", False), bool, 90.0)
+    eventually(lambda: ask(cloud, "GET", operation["name"])[1].get("done", False), bool)
     status, refusal = ask(cloud, "DELETE", name)
     assert (status, refusal["error"]["status"]) == (404, "NOT_FOUND")
     assert [call["code"] for call in calls(cloud, "Tpu/DeleteNode") if call["resource"] == name] == [0, 5]
@@ -113,7 +113,7 @@ def test_queued_resource_goes_with_its_node_by_force(cloud: BackgroundCloud) -> 
     status, refusal = ask(cloud, "DELETE", name)
     assert (status, refusal["error"]["status"]) == (400, "FAILED_PRECONDITION")
     assert ask(cloud, "DELETE", f"{name}?force=true")[0] == 200
-    eventually(lambda: (states(cloud), states(cloud, "queued_resources")), lambda found: found == ({}, {}), 90.0)
+    eventually(lambda: (states(cloud), states(cloud, "queued_resources")), lambda found: found == ({}, {}))
 
 
 def test_account_that_may_not(cloud: BackgroundCloud) -> None:
@@ -124,7 +124,7 @@ def test_account_that_may_not(cloud: BackgroundCloud) -> None:
     assert (status, refusal["error"]["code"], refusal["error"]["status"]) == (403, 403, "PERMISSION_DENIED")
     assert states(cloud)["kept"] == "READY"
     cloud.add_fault("tpu.call", {"method": "DeleteNode", "transport": "rest", "name": name}, code=7)
-    tpu_client(cloud.endpoints).delete_node(name=name, timeout=10)
+    tpu_client(cloud.endpoints).delete_node(name=name, timeout=60)
     assert cloud.cloud.faults.unused() == ["fault-2"]
 
 
@@ -152,7 +152,7 @@ def test_node_whose_vm_is_switched_off_costs_nothing_more(cloud: BackgroundCloud
     name = ready_node(cloud, "off")
     done = shut_down(cloud, name, *command)
     assert (done.returncode, done.stderr) == (0, "")
-    eventually(lambda: states(cloud)["off"], lambda state: state == "STOPPED", 90.0)
+    eventually(lambda: states(cloud)["off"], lambda state: state == "STOPPED")
     assert cloud.cloud.worker_pool.processes() == []
     assert bill(cloud, name)["ready"][-1]["end"] is not None
     done = shut_down(cloud, name, *command)
@@ -165,4 +165,4 @@ def test_queued_resource_whose_vm_is_switched_off_is_suspended(cloud: Background
     active_request(cloud, "halted")
     node = next(row["name"] for row in cloud.snapshot()["nodes"])
     assert shut_down(cloud, node, "shutdown", "-h", "now").returncode == 0
-    eventually(lambda: states(cloud, "queued_resources")["halted"], lambda state: state == "SUSPENDED", 90.0)
+    eventually(lambda: states(cloud, "queued_resources")["halted"], lambda state: state == "SUSPENDED")

@@ -54,7 +54,7 @@ async def test_drop_cuts_connections_and_spares_detached_processes(vm_start: Sta
             lost = await running.wait()
     assert (lost.exit_status, lost.exit_signal) == (None, None)
     async with login(worker) as connection:
-        assert await output(connection, "pgrep -f 'vm_adversary.py setsid$' >/dev/null && echo lives") == "lives"
+        assert await output(connection, "pgrep -f 'adversary.py setsid$' >/dev/null && echo lives") == "lives"
 
 
 async def test_freeze_and_thaw_lose_no_byte(vm_start: Start) -> None:
@@ -84,7 +84,7 @@ async def test_freeze_stops_every_process(vm_start: Start, tmp_path: Path) -> No
     async with login(worker) as connection:
         for kind in ("stopped", "setsid", "respawner", "pid_hopper"):
             await settle(connection, home, kind)
-        stopped_before = int(await output(connection, "pgrep -f 'vm_adversary.py stopped$' | head -n 1"))
+        stopped_before = int(await output(connection, "pgrep -f 'adversary.py stopped$' | head -n 1"))
         await worker.freeze()
 
         async def states() -> list[str]:

@@ -39,7 +39,7 @@ class Fronted:
     def connect(self, target: str = f"{HOST}:443") -> tuple[socket.socket, bytes]:
         """Ask the proxy for a connection and return it with the status line of the answer."""
         port = int(self.front.proxy.rpartition(":")[2])
-        raw = socket.create_connection(("127.0.0.1", port), timeout=10)
+        raw = socket.create_connection(("127.0.0.1", port), timeout=240)
         raw.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
         return raw, raw.recv(4096).partition(b"\r\n")[0]
 

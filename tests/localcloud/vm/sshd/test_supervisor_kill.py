@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from localcloud.vm.processes import proctable
+from localcloud.vm.processes import traces
 from localcloud.vm.tiers import choose_driver
 from localcloud.vm.worker.interface import Worker, WorkerGone, WorkerSpec
 from tests.localcloud.vm.adversary import KINDS
@@ -90,7 +90,7 @@ async def test_kill_takes_all_kinds_at_once(vm_start: Start, tmp_path: Path) -> 
         await worker.kill()
     assert survivors(home) == []
     assert worker.processes() == []
-    assert list(proctable.touching(str(tmp_path))) == []
+    assert list(traces.touching(str(tmp_path))) == []
 
 
 @pytest.mark.parametrize("tier", KERNEL_TIERS)
@@ -110,7 +110,7 @@ async def test_nothing_survives_the_death_of_the_local_cloud(vm_tiers: Tiers, tm
     assert survivors(home) == list(KINDS)
     host.kill()
     await host.wait()
-    await until(lambda: not survivors(home) and not list(proctable.touching(str(tmp_path))), "all processes have ended")
+    await until(lambda: not survivors(home) and not list(traces.touching(str(tmp_path))), "all processes have ended")
 
 
 @pytest.mark.parametrize("tier", KERNEL_TIERS)
@@ -128,7 +128,7 @@ async def test_workers_end_with_the_thread_that_started_them(vm_tiers: Tiers, tm
     thread = threading.Thread(target=lambda: asyncio.run(start()))
     thread.start()
     await asyncio.to_thread(thread.join)
-    await until(lambda: not list(proctable.touching(str(tmp_path))), "the worker has ended")
+    await until(lambda: not list(traces.touching(str(tmp_path))), "the worker has ended")
     assert found[0].processes() == []
 
 
@@ -188,4 +188,4 @@ async def test_closing_a_driver_kills_all_its_workers(vm_tiers: Tiers, tmp_path:
         assert len({worker.address for worker in workers}) == len(workers)
         await driver.close()
         assert [worker.processes() for worker in workers] == [[]] * len(workers)
-        assert list(proctable.touching(str(tmp_path))) == []
+        assert list(traces.touching(str(tmp_path))) == []
