@@ -113,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "follow":
             command.add_argument("--from", dest="offset", default="0")
         if name == "stop":
-            command.add_argument("--grace", type=float, default=30.0)
+            command.add_argument("--grace", type=float, default=protocol.GRACE_SECS)
         if name == "push":
             command.add_argument("--to", required=True)
         if name == "extend":

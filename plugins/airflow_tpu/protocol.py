@@ -133,6 +133,10 @@ EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 EXIT_OVERTAKEN = 3  # of the mirror, to its supervisor
 
+# From the request to stop (SIGTERM and the stop file) until the kill; about what a preempted machine gets, but Google
+# promises nothing for TPU VMs.
+GRACE_SECS = 30.0
+MIRROR_SECS = 5.0  # between two looks of the mirror at the checkpoints
 ABANDON_SECS = 600.0  # from the deadline and the last contact with Airflow until a machine deletes its TPU
 
 CHUNK_BYTES = 256 * 1024  # most log bytes of one message

@@ -23,7 +23,6 @@ from gcs.requests import RequestFailed, Storage
 from gcs.source import FileChanged
 from machine.run_dir import RunDir
 
-LOOK_SECS = 5.0
 _LONGEST_PAUSE_SECS = 60.0
 _HURRY_SECS = 0.3  # between two tries while the supervisor waits for the last one
 _LOOKS_PER_CLAIM = 12  # a script that saves seldom must not train on beside the attempt that has overtaken it
@@ -73,7 +72,7 @@ class Mirror:
     """
 
     def __init__(
-        self, run: RunDir, uploader: Uploader, supervisor: SupervisorPipe, look_secs: float = LOOK_SECS
+        self, run: RunDir, uploader: Uploader, supervisor: SupervisorPipe, look_secs: float = protocol.MIRROR_SECS
     ) -> None:
         self._run = run
         self._uploader = uploader
@@ -198,7 +197,7 @@ def mirror(run: RunDir) -> int:
     supervisor = SupervisorPipe()
     uploader = Uploader(CheckpointBucket(job["checkpoints_uri"], Storage(supervisor.pause), run), run)
     try:
-        return 0 if Mirror(run, uploader, supervisor, float(job.get("mirror_secs", LOOK_SECS))).run() else 1
+        return 0 if Mirror(run, uploader, supervisor, float(job.get("mirror_secs", protocol.MIRROR_SECS))).run() else 1
     except Overtaken:
         return protocol.EXIT_OVERTAKEN
 

@@ -71,7 +71,7 @@ class Guard:
             "deadline passed and no contact with Airflow for %.0f s: uploading the output and the log, then deleting %s"
         )
         self._log(text % (quiet, self._job["own_resource"]))
-        stop(self._run, float(self._job.get("grace_secs", 30.0)))
+        stop(self._run, float(self._job.get("grace_secs", protocol.GRACE_SECS)))
         self._push()
         if heartbeat.last(self._run) > began:
             self._log("Airflow is back: keeping the TPU, Airflow deletes it")

@@ -27,7 +27,7 @@ class StopPolicy:
         self.past_deadline = False
         self._run = run
         self._job = job
-        self._grace = float(job.get("grace_secs", 30.0))
+        self._grace = float(job.get("grace_secs", protocol.GRACE_SECS))
         self._deadline = deadline.current(run, job)
         self._stopped = False
         self._pending = False

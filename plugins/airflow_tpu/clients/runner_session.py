@@ -147,7 +147,7 @@ class RunSession:
         names = ("state", "size", "delivered", "result", "progress", "reason", "deadline")
         return RunStatus(**{name: answer[name] for name in names})
 
-    async def stop(self, run: RunRef, grace_secs: float = 30.0) -> Stopped:
+    async def stop(self, run: RunRef, grace_secs: float = protocol.GRACE_SECS) -> Stopped:
         """Stop a run and all it started: TERM, grace, KILL. Harmless if it has ended or never was."""
         arguments = ("--grace", str(grace_secs))
         bound = 2 * grace_secs + _STOP_MARGIN_SECS

@@ -9,6 +9,7 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
+from airflow_tpu.core.grant.grant import WARN_DAYS
 from airflow_tpu.core.ledger.usage import Usage
 from airflow_tpu.core.report.table import chip_hours, usd
 from airflow_tpu.ui.activity import billed_table, chart, preempted, preemption_table, value_table
@@ -17,9 +18,6 @@ from airflow_tpu.ui.living_tpus import gauges, living, orphan_table, orphans, tp
 from airflow_tpu.ui.logins import logins
 from airflow_tpu.ui.parts import UNKNOWN, Reader, moment
 from airflow_tpu.ui.snapshot import Snapshot
-
-WARN_DAYS = 7
-"""The letter's own notice; after that an extension comes too late."""
 
 
 def page(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:

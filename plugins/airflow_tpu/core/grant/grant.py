@@ -18,6 +18,8 @@ from airflow_tpu.core.request.fields import Field, Invalid, integer, plain, posi
 from airflow_tpu.errors import GrantError
 
 DEFAULT_PREFIX = "airflow-tpu"
+WARN_DAYS = 7
+"""Days before the end of the term from which people are warned, as Google does: an extension takes some days."""
 _PROJECT_ID = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _YEARS = range(2015, 2101)

@@ -7,12 +7,12 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from airflow_tpu.core.grant.assignment import assign
-from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.core.grant.grant import WARN_DAYS, Grant
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.ledger.usage import Usage
 from airflow_tpu.core.report.extension_request import extension_text
 
-STAGES = (0, 1, 7)
+STAGES = (0, 1, WARN_DAYS)
 """Days before the end on which Google mails a grantee, the last first."""
 
 

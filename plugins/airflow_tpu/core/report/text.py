@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
-from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.core.grant.grant import WARN_DAYS, Grant
 from airflow_tpu.core.ledger.billable import NOT_MEASURED, NotFree
 from airflow_tpu.core.ledger.incarnation import Row
 from airflow_tpu.core.ledger.list_value import Priced, not_paid, sums
@@ -16,7 +16,6 @@ WIDTH = 100
 SHOWN_ROWS = 40
 # What the letter of the grant asks for in every publication.
 ACKNOWLEDGEMENT = "Research supported with Cloud TPUs from Google's TPU Research Cloud (TRC)."
-_WARN_DAYS = 7
 
 
 def text_report(usage: Usage, grant: Grant | None = None) -> str:
@@ -34,7 +33,7 @@ def _head(usage: Usage, grant: Grant | None) -> list[str]:
     lines = [f"TPU USAGE   {usage.now:%Y-%m-%d %H:%M} UTC   {len(usage.rows)} incarnation(s) of a TPU"]
     if grant is not None:
         left = grant.days_left(usage.now)
-        warning = "   ENDS SOON: ask for an extension" if 0 < left <= _WARN_DAYS else ""
+        warning = "   ENDS SOON: ask for an extension" if 0 < left <= WARN_DAYS else ""
         term = f"{left:.1f} days left, until {grant.ends_at:%Y-%m-%d %H:%M} UTC" if left else "the grant HAS ENDED"
         lines.append(f"grant of {grant.project_id}: {term}{warning}")
     return [*lines, "=" * WIDTH]

@@ -69,11 +69,11 @@ class JobSpec:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     working_dir: str = ""
     setup: tuple[str, ...] = ()
-    grace_secs: float = 30.0
+    grace_secs: float = protocol.GRACE_SECS
     deadline: float | None = None
     artifacts: tuple[str, ...] = ()
     checkpoints_uri: str = ""
-    mirror_secs: float = 5.0
+    mirror_secs: float = protocol.MIRROR_SECS
     stall_secs: float = 0.0
     own_resource: str = ""
     artifacts_uri: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_tpu import protocol
 from airflow_tpu.core.run.job import JobSpec
 
 if TYPE_CHECKING:
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
     from airflow_tpu.core.catalogue.catalogue import AcceleratorType
     from airflow_tpu.core.request.run_conf import RunConf
     from airflow_tpu.core.run.bundle import Bundle
-
-GRACE_SECONDS = 30.0
-"""Between the request to stop and the kill; about what a preempted machine gets (Google promises none for TPU VMs)."""
 
 _VENV = "../../venv"  # of the run, beside its attempts: the next attempt on the same worker finds it installed
 
@@ -72,7 +70,6 @@ def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attemp
         argv=command,
         environment={**_contract(conf, accelerator, attempt), **conf.environment},
         setup=_SETUP if bundle.has_requirements else (),
-        grace_secs=GRACE_SECONDS,
         deadline=attempt.deadline.timestamp(),
         checkpoints_uri=checkpoints_uri(conf, attempt.run_name),
         stall_secs=conf.stall_minutes * 60.0,
@@ -94,7 +91,7 @@ def _contract(conf: RunConf, accelerator: AcceleratorType, attempt: Attempt) -> 
         "TRC_ARTIFACTS_URI": artifacts_uri(conf, attempt.run_name, attempt.number),
         "TRC_BASELINE_URI": attempt.baseline_uri,
         "TRC_SEED": str(conf.seed),
-        "TRC_STOP_GRACE_SECS": str(int(GRACE_SECONDS)),
+        "TRC_STOP_GRACE_SECS": str(int(protocol.GRACE_SECS)),
         "TRC_DEADLINE": str(int(attempt.deadline.timestamp())),
         "PYTHONUNBUFFERED": "1",
     }

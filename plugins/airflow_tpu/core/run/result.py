@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from airflow_tpu import protocol
 from airflow_tpu.errors import (
     AcceleratorMissing,
     AccessDenied,
@@ -34,7 +35,7 @@ _FINAL = {
     126: "the script is not executable",
     127: "the command was not found (a missing interpreter, or Windows line ends in the script's first line)",
 }
-_EARLY_SECONDS = 60.0  # twice the grace of 30 s: what a script may take to save before the deadline
+_EARLY_SECONDS = 2 * protocol.GRACE_SECS  # what a script may take to save before the deadline
 _NO_ACCESS = 77
 _STORAGE = frozenset({("run", 74), ("setup", 74), ("restore", 74), ("restore", _NO_ACCESS)})
 _TRANSPORT = frozenset({124, 255})
