@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -45,6 +45,8 @@ PARENT = f"projects/local-project/locations/{ZONE}"
 KEY = RunKey("tpu_train", "manual__2026-01-01T00:00:00+00:00")
 QUICK = CallTiming(answer=60.0, retry=120.0, pause=0.02)
 """Try again soon, but never because the machine is slow: a call that is made twice would be counted twice."""
+BRIEF = replace(QUICK, retry=0.3)
+"""Give up soon an API that does not get better."""
 FORM = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
 """The least that a person has to ask for."""
 

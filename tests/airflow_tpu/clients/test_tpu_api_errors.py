@@ -14,7 +14,7 @@ from airflow_tpu.consequences import MAY_BE_CREATED, NOTHING_CREATED
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from localcloud.testing import PATIENCE, eventually_async
 from tests.airflow_tpu.conftest import Open
-from tests.airflow_tpu.site import PARENT, Site
+from tests.airflow_tpu.site import BRIEF, PARENT, Site
 
 NODE = ResourceName.parse(f"{PARENT}/nodes/n-1")
 STOCK_OUT = 'There is no more capacity in the zone "us-central1-f"; you can try in another zone'
@@ -135,7 +135,7 @@ async def test_reading_survives_503(site: Site, client: TPUClient) -> None:
 async def test_endless_503_is_transient(site: Site) -> None:
     """When the tries are used up, the error names the stumble and not the client's own bookkeeping."""
     site.cloud.add_fault("tpu.call", {"method": "GetNode"}, times=1000, action="error", code=14, message="try later")
-    async with site.client(CallTiming(answer=1.0, retry=0.3, pause=0.05)) as client:
+    async with site.client(BRIEF) as client:
         with pytest.raises(errors.TransientError, match="try later"):
             await client.node(NODE)
 

@@ -16,7 +16,7 @@ from airflow_tpu.lifecycle.reachability import Access, arrive
 from airflow_tpu.lifecycle.wait import until_ready
 from localcloud.testing import eventually_async
 from localcloud.vm.worker.ssh_keys import parse_ssh_keys
-from tests.airflow_tpu.site import KEY, PARENT, Site, pace
+from tests.airflow_tpu.site import BRIEF, KEY, PARENT, Site, pace
 
 NODE_ID = KEY.node_id(1)
 NODE = ResourceName.parse(f"{PARENT}/nodes/{NODE_ID}")
@@ -136,7 +136,8 @@ async def test_api_that_stumbles_says_nothing_about_a_node(site: Site, client: T
     site.cloud.add_fault("tpu.call", {"method": "GetNode"}, action="error", code=8, reason="RATE_LIMIT_EXCEEDED")
     assert await lost_state(client, NODE) is None
     site.cloud.add_fault("tpu.call", {"method": "GetNode"}, times=1000, action="error", code=14)
-    assert await lost_state(client, NODE) is None
+    async with site.client(BRIEF) as hasty:
+        assert await lost_state(hasty, NODE) is None
 
 
 async def test_state_that_nobody_knows_is_told(site: Site, client: TPUClient, caplog: pytest.LogCaptureFixture) -> None:
