@@ -21,7 +21,7 @@ def connection(user: str | None, key: str) -> Connection:
 
 def test_user_and_key_are_read(login: Login) -> None:
     """Login and private key come from the connection as they are, and the key is not part of the login's text."""
-    found = read_login(connection("trainer", login.private_key))
+    found = read_login(connection(login.user, login.private_key))
     assert found == login
     assert login.private_key.splitlines()[1] not in repr(found)
 
