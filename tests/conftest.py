@@ -38,7 +38,7 @@ LONGEST = (
     "airflow/test_processes.py",
     "faults/test_matrix.py",
     "dags/test_interruptions.py",
-    "airflow_tpu/ui/test_browser.py",
+    "airflow_tpu/ui/test_ui_browser.py",
     "train/test_digits_resume.py",
     "scripts/test_up.py",
     "scripts/test_demo.py",
