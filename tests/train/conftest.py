@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.digits_process import SCRIPTS, DigitsRun
+from tests.train.digits_run import DigitsRun
+from tests.train.script_run import SCRIPTS
 
 # The scripts import one another from the directory they lie in, as they do on the TPU VM.
 if str(SCRIPTS) not in sys.path:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from digits_parts import data
-from tests.train.digits_process import PATIENCE, SCRIPTS, DigitsRun, clean_environment
+from tests.train.digits_run import DigitsRun
+from tests.train.script_run import HANG_SECS, SCRIPTS, clean_environment
 
 
 def by_hand(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -23,7 +24,7 @@ def by_hand(directory: Path, *arguments: str, **environment: str) -> subprocess.
         env={**clean_environment(), **environment},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=HANG_SECS,
         check=False,
     )
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.train.digits_process import STEPS, DigitsRun
+from tests.train.digits_run import STEPS, DigitsRun
+from tests.train.interrupted import Interruption
 
 pytestmark = pytest.mark.slow
 
@@ -27,9 +28,9 @@ def assert_equal(run: DigitsRun, undisturbed: DigitsRun) -> None:
     assert undisturbed.metrics == run.metrics
 
 
-def reaches(step: int) -> Any:
-    """A condition on the progress: at least this step, in this attempt."""
-    return lambda progress: progress.get("step", 0) >= step and progress.get("state") in ("training", "saving")
+def progress(step: int = 0, state: str = "training", **what: Any) -> Interruption:
+    """Do something when the run reports a step or a state."""
+    return Interruption("progress.json", step, state, **what)
 
 
 @pytest.mark.timeout(900)  # each kill costs a process that imports TensorFlow
@@ -41,12 +42,10 @@ def test_a_run_killed_at_random_points_ends_like_an_undisturbed_one(
     """Kills while training or saving, and one between the last checkpoint and the export, change no bit."""
     rng = random.Random(20)
     for kill in range(kills):
-        run.start()
-        run.wait_for(reaches(STEPS * kill // kills + rng.randint(1, STEPS // kills - 10)))
-        assert run.signal(signal.SIGKILL) == -signal.SIGKILL
-    run.start()
-    run.wait_for(lambda progress: progress.get("state") == "exporting")
-    assert run.signal(signal.SIGKILL) == -signal.SIGKILL
+        step = STEPS * kill // kills + rng.randint(1, STEPS // kills - 10)
+        killed = progress(step, "saving" if kill % 2 else "training", signal=signal.SIGKILL)
+        assert run.attempt(interruption=killed) == -signal.SIGKILL
+    assert run.attempt(interruption=progress(state="exporting", signal=signal.SIGKILL)) == -signal.SIGKILL
     assert run.result == {}
     assert run.attempt() == 0, run.log
     assert f"resuming from step {STEPS}" in run.log
@@ -59,14 +58,9 @@ def test_a_run_asked_to_stop_makes_its_work_durable_and_ends_like_an_undisturbed
 ) -> None:
     """SIGTERM, and then the stop file, end an attempt with 75 at a step that the next one resumes from."""
     run.arguments += ["--save-every", "0"]
-    run.start()
-    run.wait_for(reaches(20))
-    assert run.signal(signal.SIGTERM) == 75, run.log
+    assert run.attempt(interruption=progress(20, signal=signal.SIGTERM)) == 75, run.log
     first = run.progress["last_durable_step"]
-    run.start()
-    run.wait_for(reaches(150))
-    (run.directory / "stop").touch()
-    assert run.end() == 75, run.log
+    assert run.attempt(interruption=progress(150, write=str(run.directory / "stop"))) == 75, run.log
     assert run.result["status"] == "stopped"
     second = run.progress["last_durable_step"]
     (run.directory / "stop").unlink()
@@ -79,18 +73,14 @@ def test_a_run_asked_to_stop_makes_its_work_durable_and_ends_like_an_undisturbed
 def test_a_stop_that_cannot_be_made_durable_says_so(run: DigitsRun) -> None:
     """When the checkpoint directory cannot be written, SIGTERM ends the attempt with 76 and names the lost steps."""
     run.arguments += ["--save-every", "0"]
-    run.start()
-    run.wait_for(reaches(10))
-    run.checkpoints.write_text("in the way")
-    assert run.signal(signal.SIGTERM) == 76, run.log
+    blocked = progress(10, write=str(run.checkpoints), signal=signal.SIGTERM)
+    assert run.attempt(interruption=blocked) == 76, run.log
     assert "steps are lost" in run.result["message"]
 
 
 def test_a_stop_during_the_import_of_tensorflow_is_heard(run: DigitsRun) -> None:
     """SIGTERM before the first step ends the attempt with 75 without training."""
-    run.start()
-    run.wait_for(lambda progress: progress.get("state") == "importing")
-    assert run.signal(signal.SIGTERM) == 75, run.log
+    assert run.attempt(interruption=progress(state="importing", signal=signal.SIGTERM)) == 75, run.log
     assert "nothing is lost" in run.result["message"]
     assert not run.checkpoints.exists()
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.train.digits_process import SCRIPTS, clean_environment
+from tests.train.script_run import SCRIPTS, clean_environment
 
 
 def hello(directory: Path, **environment: str) -> str:

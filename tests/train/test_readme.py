@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.digits_process import SCRIPTS, clean_environment
+from tests.train.script_run import SCRIPTS, clean_environment
 from trc.checkpoint import CheckpointStore
 
 

@@ -7,7 +7,7 @@ from importlib.metadata import version
 import pytest
 from packaging.requirements import Requirement
 
-from tests.train.digits_process import SCRIPTS
+from tests.train.script_run import SCRIPTS
 
 
 def pins(name: str) -> list[Requirement]:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import io
-import shutil
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from airflow_tpu import protocol
-from airflow_tpu.core.run.bundle import Bundle, RunnerArchive
+from airflow_tpu.core.run.bundle import Bundle
 from airflow_tpu.core.run.job import JobSpec, RunRef
-from tests.remote.vm import REPOSITORY, RUN, Machine, empty_tar, request
+from tests.remote.vm import Machine, empty_tar, request
 
 JOB = JobSpec("run", 1, ("sh", "-c", "echo once; sleep 1000"))
 
@@ -119,36 +116,3 @@ def test_odd_script_paths_and_arguments_arrive_as_they_are(machine: Machine, tmp
     assert machine.result()["exit_code"] == 0
     expected = f"{list(arguments)}\n" if python else "".join(f"{argument}\n" for argument in arguments)
     assert machine.log().decode() == expected
-
-
-def test_the_runner_is_python_3_8(oldest_machine: Machine) -> None:
-    """Every shipped file parses as Python 3.8, and a run works with the oldest interpreter found here."""
-    files = [*(REPOSITORY / "include" / "remote").rglob("*.py"), Path(protocol.__file__)]
-    for path in files:
-        ast.parse(path.read_text(), str(path), feature_version=(3, 8))
-    assert oldest_machine.run("sh", "-c", "echo $0; exit 4")["exit_code"] == 4
-    assert oldest_machine.stop(0.0)["state"] == "finished"
-    assert oldest_machine.status(RUN)["size"] == len(oldest_machine.log())
-
-
-def test_the_runner_needs_the_standard_library_only() -> None:
-    """No shipped file imports what a bare Python does not have."""
-    files = [*(REPOSITORY / "include" / "remote").rglob("*.py"), Path(protocol.__file__)]
-    remote = REPOSITORY / "include" / "remote"
-    ours = {path.stem for path in files} | {path.name for path in remote.iterdir() if path.is_dir()}
-    for path in files:
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert {name.partition(".")[0] for name in names} <= ours | sys.stdlib_module_names, path
-
-
-def test_the_archive_is_a_function_of_its_files(tmp_path: Path) -> None:
-    """Packing the runner twice gives the same bytes, and another content another directory on the worker."""
-    remote = REPOSITORY / "include" / "remote"
-    copy = tmp_path / "remote"
-    shutil.copytree(remote, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    first, second = RunnerArchive.build(remote), RunnerArchive.build(copy)
-    (copy / "commands" / "stop.py").write_text("")
-    assert first == second
-    assert RunnerArchive.build(copy).digest != first.digest

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from digits_parts import data
-from tests.train.digits_process import SCRIPTS
+from tests.train.script_run import SCRIPTS
 from trc.contract import EXIT_BAD_CONFIG, EXIT_BAD_DATA, ContractExit
 
 

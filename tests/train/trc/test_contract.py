@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.digits_process import SCRIPTS
+from tests.train.script_run import SCRIPTS
 from trc.contract import EXIT_BAD_CONFIG, Contract, ContractExit, StopRequest
 
 

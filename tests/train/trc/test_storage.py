@@ -13,7 +13,7 @@ from google.cloud.storage import Bucket
 
 from localcloud.server import LocalCloudConfig
 from localcloud.testing import BackgroundCloud, storage_bucket
-from tests.train.digits_process import DigitsRun
+from tests.train.digits_run import DigitsRun
 
 from digits_parts import data  # isort: skip
 from trc.contract import EXIT_BAD_DATA, ContractExit  # isort: skip

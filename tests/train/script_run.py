@@ -1,23 +1,20 @@
-"""Runs digits.py as a process of its own, attempt after attempt, as the TPU VM does."""
+"""Runs a training script as a process of its own, attempt after attempt, as the TPU VM does."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from tests.train.interrupted import Interruption
 
 SCRIPTS = Path(__file__).parents[2] / "include" / "train"
-STEPS = 300
-# Small batches: the process, not the arithmetic, is under test.
-SHORT = ("--steps", str(STEPS), "--batch-size", "16", "--eval-every", "50")
-PATIENCE = 120.0  # seconds until a process that should have got somewhere counts as hung
+HANG_SECS = 240.0  # a process that has not ended by then counts as hung
 
 
 def clean_environment() -> dict[str, str]:
@@ -25,22 +22,24 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("TRC_", "TPU_"))}
 
 
-class DigitsRun:
-    """One run of digits.py: a checkpoint directory that stays, and an output directory.
+class ScriptRun:
+    """One run of a script: a checkpoint directory that stays, and an output directory.
 
+    :param script: its name below ``include/train``.
     :param directory: where everything lies.
-    :param arguments: further arguments, after those that make the run short.
+    :param arguments: of the script.
     """
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
+    def __init__(self, script: str, directory: Path, *arguments: str) -> None:
+        self._script = SCRIPTS / script
         self.directory = directory
         self.output = directory / "output"
         self.checkpoints = directory / "checkpoints"
-        self.arguments = [*SHORT, *arguments]
+        self.arguments = list(arguments)
         self.attempts = 0
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, environment: Mapping[str, str] | None = None) -> None:
+    def start(self, environment: Mapping[str, str] | None = None, interruption: Interruption | None = None) -> None:
         """Start the next attempt."""
         self.attempts += 1
         (self.output / "progress.json").unlink(missing_ok=True)  # that of the attempt before would be read
@@ -52,49 +51,32 @@ class DigitsRun:
             "TRC_CHECKPOINT_DIR": str(self.checkpoints),
             "TRC_STOP_FILE": str(self.directory / "stop"),
         }
+        command = [sys.executable, str(self._script), *self.arguments]
+        if interruption is not None:
+            command = interruption.command(self._script, *self.arguments)
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(SCRIPTS / "digits.py"), *self.arguments],
+                command,
                 env={**clean_environment(), **contract, **(environment or {})},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
             )
 
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        assert self._process is not None, "the run has not been started"
-        return self._process
-
     def end(self) -> int:
-        """Wait until the attempt ends by itself; its exit status."""
-        return self.process.wait(PATIENCE)
+        """Wait until the attempt ends; its exit status."""
+        assert self._process is not None, "the run has not been started"
+        return self._process.wait(HANG_SECS)
 
-    def attempt(self, environment: Mapping[str, str] | None = None) -> int:
+    def attempt(self, environment: Mapping[str, str] | None = None, interruption: Interruption | None = None) -> int:
         """Start the next attempt and wait for its exit status."""
-        self.start(environment)
+        self.start(environment, interruption)
         return self.end()
 
-    def done(self) -> DigitsRun:
+    def done(self) -> Self:
         """This run, once its attempt has ended well."""
         assert self.end() == 0, self.log
         return self
-
-    def wait_for(self, condition: Callable[[dict[str, Any]], bool]) -> None:
-        """Wait until ``progress.json`` fulfils a condition; fails if the attempt ends or hangs before."""
-        deadline = time.monotonic() + PATIENCE
-        while not condition(self.progress):
-            assert time.monotonic() < deadline, f"hung: {self.progress}\n{self.log}"
-            try:
-                status = self.process.wait(0.002)
-            except subprocess.TimeoutExpired:
-                continue
-            raise AssertionError(f"ended with {status} too early: {self.progress}\n{self.log}")
-
-    def signal(self, number: signal.Signals) -> int:
-        """Send a signal; the exit status that follows."""
-        self.process.send_signal(number)
-        return self.end()
 
     def kill(self) -> None:
         """End what may still run."""
@@ -102,7 +84,7 @@ class DigitsRun:
             self._process.kill()
             self._process.wait()
 
-    def copy_checkpoints_of(self, other: DigitsRun) -> None:
+    def copy_checkpoints_of(self, other: ScriptRun) -> None:
         """Take over the checkpoints of a run with equal settings, and nothing else of it."""
         shutil.copytree(other.done().checkpoints, self.checkpoints)
 
@@ -123,13 +105,7 @@ class DigitsRun:
     def log(self) -> str:
         return (self.directory / "log").read_text(errors="replace")
 
-    @property
-    def final_state(self) -> dict[str, bytes]:
-        """Every variable and the history at the last step, as bytes: TensorFlow writes equal values equally."""
-        directory = self.checkpoints / f"step-{STEPS:010d}"
+    def state_at(self, step: int) -> dict[str, bytes]:
+        """All files of a checkpoint but its manifest: TensorFlow writes equal values equally."""
+        directory = self.checkpoints / f"step-{step:010d}"
         return {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "MANIFEST.json"}
-
-    @property
-    def metrics(self) -> dict[str, bytes]:
-        """The measurements that a person sees, as bytes."""
-        return {name: (self.output / name).read_bytes() for name in ("metrics.json", "metrics.jsonl")}
