@@ -1,4 +1,4 @@
-"""``catalogue check``: is what the form offers what Cloud TPU offers?"""
+"""``catalogue check``: compare what the form offers with what Cloud TPU offers."""
 
 from __future__ import annotations
 

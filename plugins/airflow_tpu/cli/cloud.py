@@ -1,4 +1,4 @@
-"""What the verbs that talk to Google Cloud share."""
+"""Reach Google Cloud from a command."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def import_letter(args: argparse.Namespace) -> int:
 
     path = Path(args.output) if args.output else _default_path()
     if args.letter == STDIN and not args.yes:
-        complain("The letter comes from standard input, so there is nobody to answer: add --yes, or name a file.")
+        complain("The letter comes from standard input, so it cannot answer the question: add --yes, or name a file.")
         return REFUSED
     if path.exists() and not args.force:
         complain(f"{path} exists; --force replaces it, --output writes another file.")
@@ -39,7 +39,7 @@ def import_letter(args: argparse.Namespace) -> int:
     facts = Facts(args.project_id, args.project_number, args.start, args.bucket, args.days, args.timezone)
     grant = grant_of(letter, facts, generations)
     _show(grant)
-    _show_doubts(letter)
+    _show_comments(letter)
     if not (args.yes or confirmed(f"Write {path}?")):
         complain("Nothing was written.")
         return REFUSED
@@ -66,7 +66,7 @@ def show(args: argparse.Namespace) -> int:
 
 
 def check(args: argparse.Namespace) -> int:
-    """Say whether the grant covers a TPU, without asking anybody."""
+    """Check offline whether the grant covers a TPU."""
     from airflow_tpu.stores.grants import load_catalogue, load_grant
 
     grant, now = load_grant(args.grant), dt.datetime.now(dt.UTC)
@@ -75,7 +75,7 @@ def check(args: argparse.Namespace) -> int:
     spec = TPUSpec(grant.project_id, args.zone, kind.name, runtime, Tier(args.tier), internal_ips=args.internal_ips)
     request = Request(spec, kind, now + dt.timedelta(hours=args.hours))
     say(str(authorize(grant, request, Inventory(), now)))
-    say("What is alive in the project now, and where the buckets are, was not looked up.")
+    say("Not checked: what is alive in the project now, and where the buckets are.")
     return DONE
 
 
@@ -106,7 +106,7 @@ def _show(grant: Grant) -> None:
         say(line)
 
 
-def _show_doubts(letter: Letter) -> None:
+def _show_comments(letter: Letter) -> None:
     for unparsed in letter.unparsed:
         say(f"NOT UNDERSTOOD, add it to the file by hand if it is a row: {unparsed}")
     for note in letter.notes:

@@ -1,4 +1,4 @@
-"""``usage``: what the ledger adds up to, and whether Google's own log tells the same."""
+"""``usage``: report what the ledger adds up to, or reconcile it with Google's audit log."""
 
 from __future__ import annotations
 

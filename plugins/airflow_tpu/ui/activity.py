@@ -1,4 +1,4 @@
-"""What the ledger tells: chip-hours by day and DAG, list value not paid, what is not free, preemptions."""
+"""Chart and tables of the ledger: chip-hours by day and DAG, list value not paid, what is not free, preemptions."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def cost_of(snapshot: Snapshot, item: InventoryItem) -> Cell:
     if grant is None or assignment is None:
         return unknown("the grant could not be read")
     if item in assignment.uncounted:
-        return unknown(f"nobody can count the chips of {item.accelerator_type or 'a TPU without a type'}")
+        return unknown(f"the chips of {item.accelerator_type or 'a TPU without a type'} cannot be counted")
     if not grant.start <= snapshot.now < grant.ends_at:
         when = f"ended {moment(grant.ends_at)}" if snapshot.now >= grant.ends_at else f"starts {moment(grant.start)}"
         return cell(BILLED, f"the grant {when}", tone="bad")

@@ -1,4 +1,4 @@
-"""Read what the page shows, at most once per some seconds, and never in the way of a request."""
+"""Read the sources of the page in the background, at most once in :data:`MAX_AGE` seconds."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class SnapshotCache:
 
     def _start(self) -> Future[Snapshot]:
         future: Future[Snapshot] = Future()
-        # A daemon: an API server that is told to stop does not wait for a slow cloud.
+        # A daemon: an API server that stops does not wait for a slow cloud.
         threading.Thread(target=self._renew, args=(future,), name="tpu-usage", daemon=True).start()
         return future
 
@@ -158,6 +158,8 @@ def _attempt(source: str, read: Callable[[], T], problems: dict[str, str]) -> T 
     try:
         return read()
     except cloud_failures() as error:
-        log.warning("usage page: the %s could not be read: %s", source, error)
+        log.warning(
+            "usage page: the %s cannot be read and shows as unknown; the next look tries again: %s", source, error
+        )
         problems[source] = str(error) or type(error).__name__
         return None

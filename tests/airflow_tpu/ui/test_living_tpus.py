@@ -103,7 +103,7 @@ def test_without_a_grant_there_is_no_gauge() -> None:
         ({"tier": Tier.ON_DEMAND}, ("billed", "no allowance covers its type, tier and zone")),
         ({"zone": "us-central1-b"}, ("billed", "no allowance covers its type, tier and zone")),
         ({"accelerator_type": "v3-8"}, ("billed", "no allowance covers its type, tier and zone")),
-        ({"accelerator_type": "v9-x"}, ("unknown", "nobody can count the chips of v9-x")),
+        ({"accelerator_type": "v9-x"}, ("unknown", "the chips of v9-x cannot be counted")),
         ({"state": "STOPPED"}, ("dead", "holds quota until it is deleted")),
         ({"state": "A_NEW_STATE"}, ("covered", ROW)),
     ],

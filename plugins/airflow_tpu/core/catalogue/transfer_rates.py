@@ -1,4 +1,4 @@
-"""Words for the bill that grantees really got: data that has to travel to the TPU's region."""
+"""Rates of data transfer between regions, and the sentence about a bucket elsewhere: the bill that grantees got."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Rates = Mapping[tuple[str, str], Rate]
 
 @dataclass(frozen=True)
 class StoredSize:
-    """How much lies below a URI.
+    """Size of what is stored below a URI.
 
     :param size: bytes of the live objects that were counted.
     :param complete: whether that is all of them; a listing of very many ends early.
@@ -82,7 +82,7 @@ def sentence(location: str, region: str, below: StoredSize | None, rate: Rate | 
 
     :param location: where the bucket is, in capitals.
     :param region: where the TPU is, in capitals.
-    :param below: what lies below the URI, None if nobody could count it.
+    :param below: what is stored below the URI, None if it could not be counted.
     :param rate: what a GiB costs between the two, None if it is not known.
     """
     kind = "multi-region " if location in _MULTI_REGIONS else ""

@@ -1,4 +1,4 @@
-"""Where to ask next when a zone has no capacity: the grant's other allowances beside the same data.
+"""The capacity search: which allowances of the grant to try next when a zone has no capacity.
 
 Only what costs nothing more is a choice: a row of the grant in the data's region (traffic between regions is billed),
 with a type of as many chips and an image that runs on it.
@@ -25,7 +25,7 @@ _LONGEST_PAUSE = 6.0
 
 @dataclass(frozen=True)
 class Alternative:
-    """One TPU that would do.
+    """One TPU that the run can use.
 
     :param zone: where.
     :param accelerator_type: which.
@@ -43,7 +43,7 @@ class Alternative:
 
     @classmethod
     def asked(cls, conf: RunConf) -> Alternative:
-        """What the form asks for."""
+        """The TPU that the form asks for."""
         return cls(conf.zone, conf.accelerator_type, conf.runtime_version, conf.tier)
 
     def to_json(self) -> dict[str, Any]:
@@ -70,11 +70,11 @@ class CapacitySearch:
     tried: tuple[Alternative, ...] = ()
 
     def after(self, refused: Alternative, choices: Sequence[Alternative]) -> tuple[CapacitySearch, Alternative, bool]:
-        """What to ask for after one more refusal.
+        """Choose what to request after one more refusal.
 
-        :param refused: what was not to be had.
-        :param choices: everything that would do, in the order in which it is tried.
-        :return: the hunt so far, the next choice, and whether to wait before it because all have been tried.
+        :param refused: what had no capacity.
+        :param choices: every TPU that the run can use, in the order in which they are tried.
+        :return: the search so far, the next choice, and whether to wait before it because all have been tried.
         """
         tried = (*self.tried, refused)
         for choice in choices:
@@ -102,7 +102,7 @@ class CapacitySearch:
 
 
 def alternatives(conf: RunConf, grant: Grant, catalogue: Catalogue) -> tuple[Alternative, ...]:
-    """What the form asks for, and, if it lets the run walk, what else the grant has beside the same data.
+    """The TPU that the form asks for, and with ``on_stock_out: walk`` every other one of the grant in the same region.
 
     The rows of the grant are taken in their order, the types of a row in the catalogue's, the asked one first.
     """

@@ -98,7 +98,7 @@ class Assignment:
     uncounted: tuple[InventoryItem, ...]
 
     def uncounted_in(self, zone: str, tier: Tier) -> list[InventoryItem]:
-        """TPUs that nobody can count in a pool, so that nothing is known of its rows."""
+        """TPUs in a pool that cannot be counted, so that nothing is known of its rows."""
         return [item for item in self.uncounted if _pool(item.zone, item.tier) == _pool(zone, tier)]
 
     def candidates(self, accelerator_type: str, zone: str, tier: Tier) -> list[RowUse]:

@@ -27,7 +27,7 @@ class Permit:
     :param chips: chips it takes.
     :param paid_reason: why something was accepted that is not free, empty when the grant covers it.
     :param reasons: what is not free, or not known to be.
-    :raises TypeError: if anybody else makes one.
+    :raises TypeError: if any other code makes one.
     """
 
     spec: TPUSpec
@@ -47,7 +47,7 @@ class Permit:
         return None if self.allowance is None else str(self.allowance)
 
     def check(self, spec: TPUSpec) -> None:
-        """Refuse to be used for anything else.
+        """Refuse the create of any other TPU.
 
         :raises GrantViolation: if the TPU is not the permitted one.
         """
@@ -63,7 +63,7 @@ class Permit:
         return "\n".join(lines + ([f"  accepted because: {self.paid_reason}"] if self.paid_reason else []))
 
     def to_json(self) -> dict[str, Any]:
-        """What to show and record. There is no way back: a permit is for now."""
+        """The permit to show and record; it cannot be read back, because it holds for now only."""
         return {
             "spec": self.spec.to_json(),
             "allowance": self.allowance_text,
@@ -79,10 +79,10 @@ def authorize(
     """Decide, from the grant, the project's whole inventory and the buckets' locations.
 
     :param grant: what may be used.
-    :param request: what is wanted.
-    :param inventory: everybody's nodes and queued resources, taken just now.
+    :param request: the TPU, and what surrounds it.
+    :param inventory: nodes and queued resources of every owner, listed just now.
     :param now: aware instant.
-    :param reserved: what runs have taken although the API cannot show it yet; it counts like a TPU.
+    :param reserved: chips that runs have reserved and the API cannot show yet; they count like a TPU.
     :return: a permit with the allowance that covers the TPU. If something is not free and the request gives a
         reason, a permit that says so: without an allowance, unless only what is around the TPU was at fault.
     :raises GrantViolation: it is not covered.

@@ -129,8 +129,8 @@ def addresses(request: Request) -> Objections:
         return Objections()
     usd = ADDRESS_USD[request.spec.tier.pool]
     problem = (
-        f"would give each of {workers} workers an external IPv4 address: {usd} USD an hour each, whoever pays for the "
-        f"TPU ({ADDRESS_SOURCE}), and a new project may use 4 or 8 of them in a region"
+        f"would give each of {workers} workers an external IPv4 address: {usd} USD an hour each, even where the grant "
+        f"covers the TPU ({ADDRESS_SOURCE}), and a new project may use 4 or 8 of them in a region"
     )
     return Objections(violations=(Fault("internal_ips", False, problem, ("true",), "true"),))
 

@@ -1,4 +1,4 @@
-"""A TPU that somebody wants to create, as the grant is asked about it."""
+"""The request to create a TPU, with everything that the grant checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_tpu.core.tpu.spec import TPUSpec
 
 @dataclass(frozen=True)
 class Request:
-    """A TPU that somebody wants to create.
+    """One request to create a TPU.
 
     :param spec: the TPU.
     :param accelerator: its type in the catalogue.
@@ -23,7 +23,7 @@ class Request:
         id alone is compared then).
     :param paid_reason: why it may cost money, empty to refuse what is not covered.
     :param owner: digest of the run it is for.
-    :param below: how much lies below each URI whose bucket is elsewhere, None where it could not be counted.
+    :param below: size of what is stored below each URI whose bucket is elsewhere, None where it could not be counted.
     :param rates: what a GiB costs between continents; a pair that is missing is unknown.
     """
 

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a form, in one error: also what the grant has against the part that can be read."""
+"""Report the faults of a form and the grant's objections to the part that can be read in one error."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ASKED = ("accelerator_type", "zone", "tier", "deadline_hours", "internal_ips", 
 def with_grant(
     form: ConfigError, mapping: Mapping[str, Any], catalogue: Catalogue, grant: Grant, now: datetime
 ) -> ConfigError:
-    """The error of a form, with the grant's reasons behind it, so that nobody mends one only to meet the other.
+    """Add the grant's objections to the error of a form, so that both can be mended at once.
 
-    :param form: what is wrong with the form by itself.
+    :param form: faults of the form by itself.
     :param mapping: what was submitted.
     :param now: aware instant from which the deadline counts.
     """

@@ -1,4 +1,4 @@
-"""What exists in the project now, whoever made it, as the grant counts it."""
+"""TPUs that exist in the project now, of every owner, as the grant counts them."""
 
 from __future__ import annotations
 

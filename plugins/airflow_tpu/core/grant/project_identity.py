@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def identity_warnings(project: str, key_project: object, quota_project: object) -> list[str]:
-    """One sentence for each project of the credentials that is another one.
+    """Warn of each project of the credentials that is not the grant's.
 
     A warning, not a refusal: Google allows a service account of one project to work in another, and what is billed goes
     by the project that the TPU is in, which is compared with the grant. A connection that names no project takes that

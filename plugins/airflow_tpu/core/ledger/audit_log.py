@@ -1,4 +1,4 @@
-"""Creates and deletes of TPUs as Cloud Audit Logs (*Admin Activity*) tell them.
+"""Creates and deletes of TPUs as Cloud Audit Logs (*Admin Activity*) record them.
 
 The log is on in every project, free, kept for 400 days, and nobody can switch it off: the one record of who created
 what that does not come from us. Format: https://cloud.google.com/logging/docs/audit/understanding-audit-logs

@@ -111,7 +111,7 @@ def _kept(stored: StoredBytes | None) -> Iterable[NotFree]:
         yield NotFree("kept in the bucket now", Decimal(stored.kept) / _GIB, "GiB", None, note)
     if stored.soft_deleted is None or stored.soft_deleted:
         quantity = None if stored.soft_deleted is None else Decimal(stored.soft_deleted) / _GIB
-        note = "removed, and billed as before until the bucket's soft-delete policy lets go of them"
+        note = "removed, but billed as before until the bucket's soft-delete period ends"
         note = note if quantity is not None else "not counted: see the bucket's soft-delete policy"
         yield NotFree("soft-deleted objects", quantity, "GiB", None, note)
 

@@ -1,4 +1,4 @@
-"""What a bucket goes on keeping, and billing, after it was deleted or replaced."""
+"""Settings of a bucket that keep, and bill, objects after they were deleted or replaced."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ class BucketRetention:
     versioning: bool = False
 
 
-def warnings(bucket: str, keeping: BucketRetention | None) -> list[str]:
+def warnings(bucket: str, retention: BucketRetention | None) -> list[str]:
     """One sentence for each such setting: what it costs, and how it is switched off.
 
     :param bucket: name of the bucket.
-    :param keeping: its settings, None if they may not be read.
+    :param retention: its settings, None if they may not be read.
     """
     uri = f"gs://{bucket}"
-    if keeping is None:
+    if retention is None:
         return [f"{uri}: its settings may not be read, so whether it bills what was deleted is unknown"]
     found = []
-    if keeping.soft_delete_seconds:
+    if retention.soft_delete_seconds:
+        kept = _days(retention.soft_delete_seconds)
         found.append(
-            f"{uri} keeps what is deleted or replaced for {_days(keeping.soft_delete_seconds)} and bills it as before, "
+            f"{uri} keeps what is deleted or replaced for {kept} and bills it as before, "
             f"every old checkpoint included (soft delete). To switch it off: {_UPDATE} {uri} --clear-soft-delete"
         )
-    if keeping.retention_seconds:
+    if retention.retention_seconds:
         found.append(
-            f"{uri} lets nothing be deleted or replaced for {_days(keeping.retention_seconds)}: everything is billed "
+            f"{uri} lets nothing be deleted or replaced for {_days(retention.retention_seconds)}: everything is billed "
             f"so long, and leases and checkpoints cannot be renewed (retention policy). To switch it off, unless it is "
             f"locked: {_UPDATE} {uri} --clear-retention-period"
         )
-    if keeping.versioning:
+    if retention.versioning:
         found.append(
             f"{uri} keeps every replaced or deleted object as a noncurrent version and bills it until somebody deletes "
             f"that (versioning). To switch it off: {_UPDATE} {uri} --no-versioning; the versions that are there stay"

@@ -31,7 +31,7 @@ class Row:
     :param chip_hours: chips times hours that count.
     :param idle_chip_hours: the part without training, None while it is running.
     :param lost_chip_hours: the part that trained after the newest safe checkpoint and was lost with the TPU; None if
-        nobody knows.
+        it is not known.
     :param price: list price of a chip-hour, None if nobody publishes one.
     :param estimated: the times are an upper bound or were observed by us, not told by the API.
     :param artifact_bytes: bytes it wrote to the bucket.

@@ -11,7 +11,7 @@ from airflow_tpu.core.ledger.events import Closed, Opened
 
 @dataclass(frozen=True)
 class LedgerFilter:
-    """Which incarnations are wanted.
+    """Choose incarnations of the ledger.
 
     :param run: name, digest or run id of a DAG run, or the node id of one incarnation; empty for all.
     :param dag: id of a DAG; empty for all.
@@ -26,14 +26,14 @@ class LedgerFilter:
     end: date | None = None
 
     def of(self, events: Iterable[Opened | Closed]) -> list[Opened | Closed]:
-        """The events of what is wanted. An end without a beginning stays: the fold has to complain of it."""
+        """Events of the chosen incarnations. An end without a beginning stays: the fold has to complain of it."""
         events = list(events)
         opened = [event for event in events if isinstance(event, Opened)]
         unwanted = {event.node_id for event in opened if not self.wants(event)}
         return [event for event in events if event.node_id not in unwanted]
 
     def wants(self, event: Opened) -> bool:
-        """Whether an incarnation is wanted."""
+        """Whether an incarnation is chosen."""
         names = (event.run, event.run_id, event.node_id, event.node_id.rpartition("-")[0])
         if self.run and self.run not in names:
             return False
@@ -42,5 +42,5 @@ class LedgerFilter:
         return self.holds(event.requested_at.astimezone(UTC).date())
 
     def holds(self, day: date) -> bool:
-        """Whether a day is one of those wanted."""
+        """Whether a day lies in the chosen period."""
         return (self.begin or day) <= day <= (self.end or day)

@@ -127,7 +127,7 @@ def _compared(opened: Opened, closed: Closed | None, trace: Trace, tolerance: ti
             yield Difference(name, f"in the ledger, {why}", ledger=opened.requested_at)
         return
     if abs(opened.requested_at - trace.created) > tolerance:
-        yield Difference(name, "the request is told differently", opened.requested_at, trace.created)
+        yield Difference(name, "ledger and log differ on the time of the create", opened.requested_at, trace.created)
     yield from _ends(closed, trace, tolerance, name)
 
 
@@ -146,7 +146,9 @@ def _ends(closed: Closed | None, trace: Trace, tolerance: timedelta, name: str) 
     # A preempted TPU ends before somebody deletes what is left of it, and nothing ends after it is gone.
     too_early = closed.end_reason not in _BY_GOOGLE and end < trace.deleted - tolerance
     if too_early or end > last + tolerance:
-        yield Difference(name, "the end is told differently", end, trace.deleted if too_early else last)
+        yield Difference(
+            name, "ledger and log differ on the time of the end", end, trace.deleted if too_early else last
+        )
 
 
 def _moment(at: datetime) -> str:

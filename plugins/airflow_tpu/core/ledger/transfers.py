@@ -1,4 +1,4 @@
-"""What of a run crosses regions: noted in the ledger when the TPU is asked for, billed in the report."""
+"""Cross-region transfers of a run, and what they cost: noted in the ledger before the create, priced in the report."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Way:
     reason: str
 
     def line(self, sizes: list[int | None], rates: Rates) -> NotFree:
-        """What it comes to: a lower bound of the bytes, at the upper end of the rates.
+        """The cost: a lower bound of the bytes, at the upper end of the rates.
 
         :param sizes: bytes of each TPU; one that is not known makes the sum unknown, or it would look like the whole.
         :param rates: what a GiB costs between continents.
@@ -76,7 +76,7 @@ class _Way:
 
 
 def across_regions(rows: Iterable[Row], rates: Rates) -> tuple[NotFree, ...]:
-    """The lines of a ledger for what has crossed regions.
+    """Lines of the report for data that was moved between regions.
 
     :param rows: its incarnations; one that was never READY has moved nothing.
     :param rates: what a GiB costs between continents; a pair that is missing is unknown.

@@ -79,7 +79,7 @@ class Usage:
 
     @property
     def lost_unknown(self) -> int:
-        """Number of incarnations of which nobody knows how much work was lost with them."""
+        """Number of incarnations with an unknown loss of work."""
         return sum(row.lost_chip_hours is None for row in self.rows)
 
 

@@ -1,4 +1,4 @@
-"""From a letter, and what a letter does not say, to the text of a grant file."""
+"""Write the text of a grant file from a letter and the facts that no letter states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STORE = """\
 
 @dataclass(frozen=True)
 class Facts:
-    """What a letter does not say.
+    """Facts that a letter does not state.
 
     :param project_id: the project it was given to, the name with letters.
     :param project_number: the number that was sent in for it.
@@ -66,9 +66,9 @@ def grant_of(letter: Letter, facts: Facts, generations: Generations) -> Grant:
 
 
 def grant_text(grant: Grant, letter: Letter) -> str:
-    """The grant file, with a comment for everything that was not plain in the letter."""
-    doubts = [f"# NOT UNDERSTOOD, and so not free: {unparsed}" for unparsed in letter.unparsed]
-    doubts += [f"# Note: {note}" for note in letter.notes]
+    """The grant file, with a comment for each row that could not be parsed and each doubtful reading."""
+    comments = [f"# NOT UNDERSTOOD, and so not free: {unparsed}" for unparsed in letter.unparsed]
+    comments += [f"# Note: {note}" for note in letter.notes]
     rows = [
         f"  - {{{', '.join(f'{key}: {value}' for key, value in row.to_json().items())}}}" for row in grant.allowances
     ]
@@ -85,7 +85,7 @@ def grant_text(grant: Grant, letter: Letter) -> str:
         f"days: {grant.days}",
         *_fields({"timezone": grant.timezone}),
     ]
-    return "\n".join([_HEAD, *lines, "", "allowances:", *rows, *doubts, "", _STORE + "\n".join(store)]) + "\n"
+    return "\n".join([_HEAD, *lines, "", "allowances:", *rows, *comments, "", _STORE + "\n".join(store)]) + "\n"
 
 
 def _fields(values: dict[str, str]) -> list[str]:

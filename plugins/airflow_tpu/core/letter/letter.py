@@ -35,12 +35,12 @@ _SPOT_AFTER = re.compile(rf"\s*[(,]\s*{_SPOT}", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Letter:
-    """What was understood of a letter.
+    """Rows and term that a letter states.
 
     :param allowances: its rows.
     :param days: length of the term, None when the letter states none or several.
     :param unparsed: what looks like a row and is not among the allowances.
-    :param notes: what a person should know of how the letter was read.
+    :param notes: how the letter was read, where it allows more than one reading.
     """
 
     allowances: tuple[Allowance, ...]
@@ -58,7 +58,7 @@ def _row_shape(generations: Generations) -> re.Pattern[str]:
 
 
 def read_letter(pasted: str, generations: Generations) -> Letter:
-    """Understand a letter.
+    """Read a letter.
 
     :param generations: of the catalogue; a row of another one is handed back.
     :param pasted: its text as it came from the clipboard, plain or HTML.

@@ -1,4 +1,4 @@
-"""What is left of a pasted letter once mail programs, browsers and word processors have had their way with it."""
+"""Strip a pasted letter of what mail programs, browsers and word processors have added to it."""
 
 from __future__ import annotations
 

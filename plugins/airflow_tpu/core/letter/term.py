@@ -1,4 +1,4 @@
-"""How many days a letter of the TPU Research Cloud gives."""
+"""Find the number of days for which a letter of the TPU Research Cloud gives TPUs."""
 
 from __future__ import annotations
 

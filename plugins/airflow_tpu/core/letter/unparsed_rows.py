@@ -1,4 +1,4 @@
-"""What looks like a row of a grant and is none: reported, because a dropped row is never missed."""
+"""Find text that looks like a row of a grant and cannot be parsed: a dropped row is never missed."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class UnparsedRow:
 
 
 def generation_shape(generations: Generations) -> str:
-    """A regular expression for every name of a generation, and for what will be the name of one some day."""
+    """A regular expression for every name of a generation, and for what looks like the name of a new one."""
     known = sorted(generations.spellings, key=len, reverse=True)
     return "|".join([*map(re.escape, known), r"v\d+[a-z]*"])
 
 
 def half_rows(texts: Iterable[str], generations: Generations) -> list[UnparsedRow]:
-    """What has three or more of a row's features close together.
+    """Find text with three or more features of a row close together.
 
     :param texts: the letter between its rows.
     """

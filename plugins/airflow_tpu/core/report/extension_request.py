@@ -1,4 +1,4 @@
-"""What a request for the extension of a grant tells: how much was used, for what, and how often it was interrupted."""
+"""Facts for a request to extend the grant: how much was used, for what, and how often it was interrupted."""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ def _taken(usage: Usage) -> str:
     kinds = Counter(row.state for row, _ in lost)
     named = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     survived = sum(after for _, after in lost)
-    return f"{len(lost)} TPU(s) were taken away ({named}); after {survived} of them the run went on with another."
+    return f"{len(lost)} TPU(s) were taken away ({named}); after {survived} of them the run continued on another TPU."
 
 
 def _with_successor(usage: Usage) -> list[tuple[Row, bool]]:
     """Each incarnation, and whether a later one of the same run was READY.
 
-    One that waited in vain is no rescue, and of one without an end the ledger does not know yet whether it came.
+    One that was never READY did not continue the run; of one without an end the ledger does not know yet whether it
+    became READY.
     """
     found: list[tuple[Row, bool]] = []
     later: set[str] = set()

@@ -1,4 +1,4 @@
-"""What a daily look at the grant tells: which notice is due, what is idle, and what lives that nothing covers."""
+"""The daily grant check: which notice is due, what is idle, and which living TPUs no row covers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from airflow_tpu.core.grant.assignment import assign
+from airflow_tpu.core.grant.assignment import RowUse, assign
 from airflow_tpu.core.grant.grant import WARN_DAYS, Grant
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.ledger.usage import Usage
@@ -31,11 +31,11 @@ def due_stage(grant: Grant, now: datetime) -> int | None:
 def uncovered(grant: Grant, inventory: Inventory, now: datetime) -> list[str]:
     """One sentence for each living TPU that is billed now, and for each allowance that is exceeded."""
     if not grant.start <= now < grant.ends_at:
-        return [f"{_place(item)}: the grant does not run now" for item in inventory.items if item.alive]
+        return [f"{_place(item)}: the grant is not in force, so it is billed" for item in inventory.items if item.alive]
     assignment = assign(grant, inventory.items)
     alone = [*assignment.uncovered, *(item for item in assignment.uncounted if item.alive)]
-    return [f"{_place(item)}: no allowance covers it" for item in alone] + [
-        f"{use.in_use} {use.row.unit} are alive, the grant has {use.row}" for use in assignment.uses if use.over
+    return [f"{_place(item)}: no allowance covers it, so it is billed" for item in alone] + [
+        _excess(use) for use in assignment.uses if use.over
     ]
 
 
@@ -62,6 +62,11 @@ def notice(grant: Grant, usage: Usage, stage: int, models: Mapping[str, int] | N
     ends = f"{grant.ends_at.astimezone(ZoneInfo(grant.timezone)):%Y-%m-%d %H:%M} {grant.timezone}"
     head = f"The grant ended {ends}: every TPU is billed." if stage == 0 else f"The grant ends {ends}."
     return "\n".join([head, "For the extension request:", *extension_text(grant, usage, models or {})])
+
+
+def _excess(use: RowUse) -> str:
+    names = ", ".join(item.name.rpartition("/")[2] for item in (*use.covered, *use.beyond))
+    return f"{use.row}: {use.in_use} {use.row.unit} are in use, so {use.over} of them are billed; delete one of {names}"
 
 
 def _place(item: InventoryItem) -> str:

@@ -89,17 +89,20 @@ def test_a_create_may_name_its_parent() -> None:
         (
             LIFE,
             [opened(), closed(minutes=80)],
-            "the end is told differently (ledger 2026-11-27 13:25:00 UTC, log 2026-11-27 13:35:00 UTC, -600 s)",
+            "ledger and log differ on the time of the end "
+            "(ledger 2026-11-27 13:25:00 UTC, log 2026-11-27 13:35:00 UTC, -600 s)",
         ),
         (
             LIFE,
             [opened(), closed(minutes=100)],
-            "the end is told differently (ledger 2026-11-27 13:45:00 UTC, log 2026-11-27 13:36:00 UTC, +540 s)",
+            "ledger and log differ on the time of the end "
+            "(ledger 2026-11-27 13:45:00 UTC, log 2026-11-27 13:36:00 UTC, +540 s)",
         ),
         (
             LIFE,
             [opened(requested_at=ASKED - 2 * MINUTE), closed()],
-            "the request is told differently (ledger 2026-11-27 11:58:00 UTC, log 2026-11-27 12:00:06 UTC, -126 s)",
+            "ledger and log differ on the time of the create "
+            "(ledger 2026-11-27 11:58:00 UTC, log 2026-11-27 12:00:06 UTC, -126 s)",
         ),
     ],
 )

@@ -53,9 +53,9 @@ def test_what_no_allowance_covers_is_named(local_grant: Grant) -> None:
         grant, Inventory((*fine, item("extra"), item("far", "us-west1-c"), item("odd", kind="v9-8"))), NOW
     )
     assert found == [
-        "far (v2-8, on-demand, us-west1-c): no allowance covers it",
-        "odd (v9-8, on-demand, us-central1-f): no allowance covers it",
-        f"6 devices are alive, the grant has {ROW}",
+        "far (v2-8, on-demand, us-west1-c): no allowance covers it, so it is billed",
+        "odd (v9-8, on-demand, us-central1-f): no allowance covers it, so it is billed",
+        f"{ROW}: 6 devices are in use, so 1 of them are billed; delete one of extra, n0, n1, n2, n3, n4",
     ]
 
 
@@ -100,7 +100,9 @@ def test_notice_gives_the_facts_for_an_extension(local_grant: Grant, catalogue: 
     lines = notice(local_grant, usage, 7, {"digits": 12, "a": 1}).splitlines()
     assert any("2 training run(s)" in line for line in lines)
     assert f"{ROW}: {usage.by_allowance[ROW].chip_hours:.1f} chip-hours" in lines
-    assert "3 TPU(s) were taken away (2 preempted, 1 vanished); after 2 of them the run went on with another." in lines
+    assert (
+        "3 TPU(s) were taken away (2 preempted, 1 vanished); after 2 of them the run continued on another TPU." in lines
+    )
     assert "Models: a (1 version(s)), digits (12 version(s))." in lines
     assert lines[-1].endswith(ACKNOWLEDGEMENT)
 
@@ -111,7 +113,7 @@ def test_a_new_tpu_that_never_came_is_no_rescue(local_grant: Grant, catalogue: C
     never = Closed(second, None, None, EndReason.NEVER_READY)
     again = opened(second, requested_at=ASKED + timedelta(hours=3))
     events: list[Opened | Closed] = [opened(first), closed(first, reason=EndReason.PREEMPTED), again, never]
-    assert "after 0 of them the run went on" in notice(local_grant, fold(events, catalogue, NOW), 1)
+    assert "after 0 of them the run continued" in notice(local_grant, fold(events, catalogue, NOW), 1)
     quiet = notice(local_grant, fold([opened(), closed()], catalogue, NOW), 1)
     assert "No TPU was taken away" in quiet
     assert "No model has been registered" in quiet
