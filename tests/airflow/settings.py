@@ -18,7 +18,7 @@ CONFIG = Path(__file__).parent / "files" / "config"
 PRELOAD = (
     "airflow.providers.google.common.hooks.base_google google.cloud.tpu_v2 google.cloud.storage asyncssh "
     "airflow.sdk.execution_time.task_runner airflow_tpu.params airflow_tpu.task_groups airflow_tpu.operators.run "
-    "airflow_tpu.lifecycle.run_context airflow_tpu.lifecycle.reachability airflow_tpu.lifecycle.training.follow "
+    "airflow_tpu.lifecycle.run_context airflow_tpu.lifecycle.waits.reachability airflow_tpu.lifecycle.training.follow "
     "airflow_tpu.lifecycle.reap"
 )
 """What a task of ours imports; the scheduler and the Celery worker, whose forks the tasks are, do it once."""

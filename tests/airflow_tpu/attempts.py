@@ -5,9 +5,10 @@ from __future__ import annotations
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.resource_name import ResourceName
-from airflow_tpu.lifecycle.ensure_tpu import Provisioner
-from airflow_tpu.lifecycle.reachability import arrive
-from airflow_tpu.lifecycle.run_context import Connections, Workbench
+from airflow_tpu.lifecycle.connections import Connections
+from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.run_context import RunContext
+from airflow_tpu.lifecycle.waits.reachability import arrive
 from tests.airflow_tpu.site import BUCKET, KEY, PARENT, ZONE, Site, now, pace
 
 NODE_ID = KEY.node_id(1)
@@ -15,7 +16,7 @@ NODE = ResourceName.parse(f"{PARENT}/nodes/{NODE_ID}")
 ENDLESS = "import time\nwhile True:\n    print('alive', flush=True)\n    time.sleep(0.1)\n"
 
 
-def bench(script: str = "hello.py", **changes: object) -> Workbench:
+def run_context(script: str = "hello.py", **changes: object) -> RunContext:
     """What a task works with, all connections read."""
     conf = {
         "script": script,
@@ -25,8 +26,8 @@ def bench(script: str = "hello.py", **changes: object) -> Workbench:
         "provisioning": "node",
         **changes,
     }
-    found = Workbench(KEY, Connections("google_cloud_default", "tpu_ssh_default"), conf)
-    _ = found.access, found.storage.get_conn()  # as the operators do, before an event loop runs
+    found = RunContext(KEY, conf, Connections())
+    _ = found.clients.access, found.clients.storage.get_conn()  # as the operators do, before an event loop runs
     return found
 
 
@@ -36,9 +37,9 @@ def script(site: Site, text: str) -> str:
     return f"gs://{BUCKET}/scripts/x.py"
 
 
-async def ready(work: Workbench, client: TPUClient) -> RunRecord:
+async def ready(work: RunContext, client: TPUClient) -> RunRecord:
     """A READY TPU; returns its lease."""
-    record = work.runs.acquire(KEY, ZONE, work.deadline(now()))
-    target = await Provisioner(client, work.runs, work.ledger).ensure(work.order(), record)
-    await arrive(client, target, work.access, pace())
-    return work.runs.read(KEY)
+    record = work.stores.runs.acquire(KEY, ZONE, work.request.deadline(now()))
+    target = await Provisioner(client, work.stores, work.request.order(), record).ensure()
+    await arrive(client, target, work.clients.access, pace())
+    return work.stores.runs.read(KEY)

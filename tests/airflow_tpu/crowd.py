@@ -21,12 +21,12 @@ from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import TPUSpec
 from airflow_tpu.errors import GrantViolation
 from airflow_tpu.hooks.artifacts import ArtifactsHook
-from airflow_tpu.lifecycle.ensure_tpu import Order
-from airflow_tpu.lifecycle.project_snapshot import Census
+from airflow_tpu.lifecycle.order import Order
+from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 from airflow_tpu.stores.grants import load_catalogue, load_grant, store_root
 from airflow_tpu.stores.reservations import ReservationStore
 
-NOBODY = Census((), (), ())
+NOBODY = ProjectSnapshot((), (), ())
 """What the API shows: nobody's TPU yet, so that only the reservations tell one run of another."""
 
 Answer = tuple[str, str]

@@ -25,11 +25,13 @@ from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import RunKey, labels
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.hooks.artifacts import ArtifactsHook
-from airflow_tpu.lifecycle.ensure_tpu import Order, Provisioner
-from airflow_tpu.lifecycle.project_snapshot import take_census
-from airflow_tpu.lifecycle.reachability import Access
-from airflow_tpu.lifecycle.target import Target
-from airflow_tpu.lifecycle.wait import Pace
+from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.order import Order
+from airflow_tpu.lifecycle.project_snapshot import take_snapshot
+from airflow_tpu.lifecycle.waits.polling import PollPolicy
+from airflow_tpu.lifecycle.waits.reachability import Access
+from airflow_tpu.lifecycle.waits.target import Target
+from airflow_tpu.stores.grant_stores import Stores
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.reservations import ReservationStore
 from airflow_tpu.stores.runs import RunStore
@@ -68,9 +70,9 @@ def context(key: RunKey = KEY, **more: Any) -> Context:
     return cast(Context, {"ti": instance, "dag_run": dag_run, **more})
 
 
-def pace(seconds: float = PATIENCE) -> Pace:
+def pace(seconds: float = PATIENCE) -> PollPolicy:
     """Look often; give up after so many seconds."""
-    return Pace(0.05, now() + dt.timedelta(seconds=seconds))
+    return PollPolicy(0.05, now() + dt.timedelta(seconds=seconds))
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,14 @@ class Site:
         endpoint = APIEndpoint("local-project", AnonymousCredentials(), self.cloud.endpoints.tpu_api_endpoint, True)
         return TPUClient(endpoint, timing)
 
-    def provisioner(self, client: TPUClient) -> Provisioner:
+    @property
+    def stores(self) -> Stores:
+        """All of them."""
+        return Stores.below(self.storage, ROOT)
+
+    def provisioner(self, client: TPUClient, order: Order, record: RunRecord) -> Provisioner:
         """What ensures a TPU."""
-        return Provisioner(client, self.runs, self.ledger)
+        return Provisioner(client, self.stores, order, record)
 
     def lease(self, key: RunKey = KEY) -> RunRecord:
         """Take the lease (again)."""
@@ -130,12 +137,12 @@ class Site:
 
     async def ensure(self, client: TPUClient, queued: bool = False, key: RunKey = KEY) -> Target:
         """Take the lease and ensure its TPU, as the first task of an attempt does."""
-        return await self.provisioner(client).ensure(self.order(queued), self.lease(key))
+        return await self.provisioner(client, self.order(queued), self.lease(key)).ensure()
 
     async def create(self, client: TPUClient, queued: bool = False, node_id: str = "n-1") -> str:
         """Ask for one TPU with everything that marks it as ours, past lease and ledger; returns the operation."""
         order, record = self.order(queued), self.lease()
-        permit = order.permit(await take_census(client), record, now())
+        permit = order.permit(await take_snapshot(client), record, now())
         stamp = Stamp(node_id, labels(KEY, record.stamp), order.ssh_keys, "6f1f8b2e-6d0b-4b43-9f6f-1f4a3c8f6a11")
         return await client.create(order.spec, stamp, permit)
 

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.deadlines import LADDER, SLACK, deadline_alerts, end_overdue
-from airflow_tpu.lifecycle.wait import until_ready
+from airflow_tpu.lifecycle.waits.ready import until_ready
 from localcloud.testing import eventually
 from tests.airflow_tpu.site import KEY, ZONE, Site, now, pace
 
@@ -40,7 +40,7 @@ async def test_overdue_run_loses_its_tpu(site: Site, client: TPUClient) -> None:
 async def test_run_within_its_deadline_goes_on(site: Site, client: TPUClient) -> None:
     """An alert of the ladder that comes before the run's own deadline changes nothing."""
     await start(site, client, now() + dt.timedelta(hours=1))
-    assert "may go on" in await end_overdue("google_cloud_default", context())
+    assert "may run until" in await end_overdue("google_cloud_default", context())
     assert list(site.nodes().values()) == ["READY"]
 
 

@@ -24,7 +24,7 @@ from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import Phase, Tier, TPUSpec, TPUView
 from airflow_tpu.errors import GrantViolation
-from airflow_tpu.lifecycle.project_snapshot import take_census
+from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 from airflow_tpu.params import train_params
 from airflow_tpu.stores.grants import load_catalogue
 from localcloud.rules.settings import Latencies, Settings
@@ -131,10 +131,10 @@ async def test_the_local_cloud_makes_it(catalogue: Catalogue, folder: Path, tmp_
             await client.create(allowed.spec, Stamp("n-1", {}, "", "6f1f8b2e-6d0b-4b43-9f6f-1f4a3c8f6a11"), allowed)
 
             async def phases() -> list[Phase]:
-                return [node.phase for node in (await take_census(client)).nodes]
+                return [node.phase for node in (await take_snapshot(client)).nodes]
 
             assert await eventually_async(phases, lambda found: found == [Phase.USABLE])
-            (node,) = (await take_census(client)).nodes
+            (node,) = (await take_snapshot(client)).nodes
             assert (node.accelerator_type, node.zone) == ("v9xlite-8", ZONE)
             with pytest.raises(Exception, match="TPUV9XPreemptiblePerProjectPerZoneForTPUAPI"):
                 await client.create(allowed.spec, Stamp("n-2", {}, "", "6f1f8b2e-6d0b-4b43-9f6f-1f4a3c8f6a12"), allowed)

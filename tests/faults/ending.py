@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from airflow_tpu.core.ledger.events import Closed, Opened, TimeSource, read_event
-from tests.faults import flows
+from airflow_tpu.lifecycle.reap import reap
 from tests.faults.project import RUNS, Project
 
 ROUND = 900.0
@@ -25,7 +25,7 @@ def settle(project: Project) -> None:
     project.cloud.faults.clear()
     project.states = dict.fromkeys(RUNS, "failed")
     for _ in range(4):
-        project.start("reaper", lambda at: flows.reaper(at, lambda *_: "failed"))
+        project.start("reaper", lambda at: reap(at.grant, lambda *_: "failed"))
         project.together(ROUND)
     left = [one.node_id for one in project.living()]
     assert not left, project.story(f"lives on: {left}")

@@ -149,6 +149,14 @@ class PaperStorage:
     def __init__(self, process: Process, bucket: PaperBucket) -> None:
         self._process, self._bucket = process, bucket
 
+    def location(self, bucket: str) -> str | None:
+        """Where every bucket is: beside the TPUs."""
+        return "US-CENTRAL1"
+
+    def project_number(self, bucket: str) -> str | None:
+        """Whose every bucket is: the grant's."""
+        return "100000000001"
+
     def listing(self, uri: str) -> list[ObjectInfo]:
         """Objects below a prefix."""
         prefix = self._sent("list", uri)

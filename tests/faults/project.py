@@ -16,20 +16,17 @@ from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import RunKey, incarnation_of, run_of, token_of
-from airflow_tpu.core.tpu.spec import Phase, Tier, TPUSpec
-from airflow_tpu.lifecycle.ensure_tpu import Order
-from airflow_tpu.lifecycle.incarnation_end import noted_ends
+from airflow_tpu.core.tpu.spec import Phase
+from airflow_tpu.lifecycle.ends.incarnation_end import noted_ends
 from localcloud.rules.errors import CloudError
 from localcloud.rules.settings import Latencies
 from localcloud.tpu_api.dispatcher import CallDispatcher
 from localcloud.virtual_cloud import make_virtual_cloud
 from tests.airflow_tpu.shipped import GENERATIONS
-from tests.faults import flows
-from tests.faults.flows import Station
 from tests.faults.paper_wire import PaperBucket, PaperChannel, PaperStorage
+from tests.faults.station import BUCKET, EXPECTED, ZONE, Station
 from tests.faults.turns import Process
 
-ZONE = "us-central1-f"
 PARENT = f"projects/local-project/locations/{ZONE}"
 DEVICES = 2
 """What the grant has: one less than there are runs."""
@@ -49,16 +46,11 @@ _GRANT = Grant.parse(
         "start": "2026-01-01",
         "days": 3650,
         "allowances": [{"count": DEVICES, "unit": "devices", "tier": "spot", "type": "v2-8", "zone": ZONE}],
-        "bucket": flows.BUCKET,
+        "bucket": BUCKET,
+        "prefix": "trc",
     },
     GENERATIONS,
 )
-
-
-def order(queued: bool) -> Order:
-    """One spot v2-8."""
-    spec = TPUSpec("local-project", ZONE, "v2-8", _KIND.default_runtime, Tier.SPOT, queued=queued)
-    return Order(spec, _KIND, _GRANT, {}, "", "trainer:ssh-ed25519 AAAA")
 
 
 @dataclass(frozen=True)
@@ -116,7 +108,7 @@ class Project:
         """Begin a process; it stops before its first request."""
         process = Process(title, self.cloud.clock)
         channel = PaperChannel(process, self._desk, partial(self._arrives, process))
-        station = Station(process, channel, PaperStorage(process, self.bucket))
+        station = Station(process, channel, PaperStorage(process, self.bucket), _GRANT)
         process.start(lambda: body(station))
         self.processes.append(process)
         return process
@@ -136,7 +128,7 @@ class Project:
     def _bury(self, process: Process) -> None:
         self.processes.remove(process)
         self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {process.title} ends: {process.error!r}")
-        if process.error is not None and not isinstance(process.error, flows.EXPECTED):
+        if process.error is not None and not isinstance(process.error, EXPECTED):
             raise AssertionError(f"{process.title} failed in a way it never should") from process.error
 
     def kill(self, process: Process) -> None:

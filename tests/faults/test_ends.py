@@ -10,9 +10,11 @@ from google.cloud import tpu_v2
 from airflow_tpu.core.ledger.events import Closed, EndReason, TimeSource, read_event
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.errors import GrantViolation
-from tests.faults import flows
+from airflow_tpu.lifecycle.reap import reap
+from tests.faults import tasks
 from tests.faults.ending import settle
-from tests.faults.project import DEVICES, PARENT, RUNS, Project, order
+from tests.faults.project import DEVICES, PARENT, RUNS, Project
+from tests.faults.station import POLL, Station
 from tests.faults.turns import Process
 
 RUN = RUNS[0]
@@ -34,11 +36,11 @@ def project() -> Iterator[Project]:
 def start(project: Project, queued: bool, key: RunKey = RUN) -> Process:
     """A run that will train for hours, before its first request."""
 
-    def tasks(at: flows.Station) -> None:
-        flows.lease(at, key, order(queued))
-        flows.train(at, key, order(queued), HOURS)
+    def steps(at: Station) -> None:
+        tasks.lease(at, key, queued)
+        tasks.train(at, key, queued, HOURS)
 
-    return project.start("run", tasks)
+    return project.start("run", steps)
 
 
 def run(project: Project, queued: bool = False) -> Process:
@@ -51,15 +53,15 @@ def run(project: Project, queued: bool = False) -> Process:
 def kill(project: Project) -> None:
     """Its task is ended by a person: one request, no waiting."""
     held = project.runs[-1]
-    process = project.start("on_kill", lambda at: flows.kill(at, held))
+    process = project.start("on_kill", lambda at: tasks.kill(at, held.key, held.lease.token))
     project.together(0.0)
     assert process.ended
 
 
 def reaper(project: Project) -> None:
     """A round of the reaper from its first request to its last."""
-    process = project.start("reaper", lambda at: flows.reaper(at, project.state_of))
-    project.together(flows.POLL * 8)
+    process = project.start("reaper", lambda at: reap(at.grant, project.state_of))
+    project.together(POLL * 8)
     assert process.ended
 
 
@@ -92,7 +94,7 @@ def test_a_kill_books_nothing(project: Project) -> None:
     project.kill(process)
     kill(project)
     assert closed(project) == []
-    project.start("teardown", lambda at: flows.teardown(at, RUN))
+    project.start("teardown", lambda at: tasks.end(at, RUN))
     project.together(BOOTED)
     (event,) = closed(project)
     assert (event.end_reason, event.time_source) == (EndReason.FINISHED, TimeSource.API)
@@ -106,7 +108,7 @@ def test_a_delete_that_fails_after_a_kill_ends_nothing(project: Project) -> None
     project.fault("tpu.operation", 1, {"verb": "delete"}, action="error", code=13)
     kill(project)
     project.together(3600.0)
-    project.start("teardown", lambda at: flows.teardown(at, RUN))
+    project.start("teardown", lambda at: tasks.end(at, RUN))
     project.together(BOOTED)
     (event,) = closed(project)
     assert event.time_source is TimeSource.OBSERVED
@@ -120,11 +122,11 @@ def test_a_next_try_that_finds_it_alive_takes_the_note_back(project: Project) ->
     project.fault("tpu.operation", 1, {"verb": "delete"}, action="error", code=13)
     kill(project)
     project.together(BOOTED)
-    project.start("train", lambda at: flows.train(at, RUN, order(queued=False), HOURS))
+    project.start("train", lambda at: tasks.train(at, RUN, False, HOURS))
     project.together(3600.0)
     project.vanish(0)
     project.together(60.0)
-    project.start("teardown", lambda at: flows.teardown(at, RUN))
+    project.start("teardown", lambda at: tasks.end(at, RUN))
     project.together(BOOTED)
     assert booked(project) > 3600.0
 
@@ -134,7 +136,7 @@ def test_a_sweep_books_what_is_gone(project: Project) -> None:
     process = run(project)
     project.kill(process)
     kill(project)
-    project.start("train", lambda at: flows.train(at, RUN, order(queued=False), HOURS))
+    project.start("train", lambda at: tasks.train(at, RUN, False, HOURS))
     project.together(1.0)
     assert closed(project) == []
     project.together(BOOTED)
@@ -150,7 +152,7 @@ def test_a_sweep_books_nothing_that_stays(project: Project) -> None:
     project.kill(process)
     project.fault("tpu.operation", 1, {"verb": "delete"}, action="error", code=13, after=250.0)
     kill(project)
-    project.start("train", lambda at: flows.train(at, RUN, order(queued=False), HOURS))
+    project.start("train", lambda at: tasks.train(at, RUN, False, HOURS))
     project.together(240.0)
     assert [one.node_id for one in project.living()] == [RUN.node_id(2)]
     assert closed(project) == []
@@ -166,7 +168,7 @@ def test_the_reaper_books_what_is_gone_in_its_round(project: Project, queued: bo
     (event,) = closed(project)
     assert event.end_reason is EndReason.FINISHED
     extra = booked(project) - project.cloud.meter.ready_seconds(event.node_id)
-    assert -1e-3 <= extra <= (flows.POLL if queued else 1e-3)
+    assert -1e-3 <= extra <= (POLL if queued else 1e-3)
 
 
 def test_the_reaper_books_what_takes_longer_in_its_next_round(project: Project) -> None:
@@ -216,15 +218,15 @@ def test_processes_end_in_an_order_of_their_own(project: Project) -> None:
     process = run(project)
     project.kill(process)
     held, project.states[RUN] = project.runs[-1], "failed"
-    project.start("teardown", lambda at: flows.teardown(at, RUN))
-    project.start("on_kill", lambda at: flows.kill(at, held))
-    project.start("reaper", lambda at: flows.reaper(at, project.state_of))
+    project.start("teardown", lambda at: tasks.end(at, RUN))
+    project.start("on_kill", lambda at: tasks.kill(at, held.key, held.lease.token))
+    project.start("reaper", lambda at: reap(at.grant, project.state_of))
     project.together(BOOTED)
     assert project.processes == []
     (event,) = closed(project)
     assert event.end_reason is EndReason.FINISHED
     metered = project.cloud.meter.ready_seconds(event.node_id)
-    assert -1e-3 <= booked(project) - metered <= flows.POLL
+    assert -1e-3 <= booked(project) - metered <= POLL
 
 
 # -- lists that are behind -------------------------------------------------------------------------------------------
@@ -236,7 +238,7 @@ def test_what_no_list_shows_is_adopted(project: Project, queued: bool) -> None:
     project.fault("tpu.list", 2, {"event": "create"}, seconds=600.0)
     process = run(project, queued)
     project.kill(process)
-    project.start("train", lambda at: flows.train(at, RUN, order(queued), HOURS))
+    project.start("train", lambda at: tasks.train(at, RUN, queued, HOURS))
     project.together(60.0)
     assert [one.node_id for one in project.living()] == [RUN.node_id(1)]
     assert closed(project) == []
@@ -248,7 +250,7 @@ def test_what_no_list_shows_is_deleted_by_the_teardown(project: Project, queued:
     project.fault("tpu.list", 2, {"event": "create"}, seconds=3600.0)
     process = run(project, queued)
     project.kill(process)
-    project.start("teardown", lambda at: flows.teardown(at, RUN))
+    project.start("teardown", lambda at: tasks.end(at, RUN))
     project.together(BOOTED)
     assert project.living() == []
     (event,) = closed(project)
@@ -292,7 +294,7 @@ def test_a_ghost_is_not_adopted(project: Project, queued: bool) -> None:
     project.fault("tpu.list", 2, {"event": "delete"}, seconds=100.0)
     by_hand(project, queued)
     project.together(60.0)
-    project.start("train", lambda at: flows.train(at, RUN, order(queued), HOURS))
+    project.start("train", lambda at: tasks.train(at, RUN, queued, HOURS))
     project.together(2 * BOOTED)
     assert [one.node_id for one in project.living()] == [RUN.node_id(2)]
     assert len(closed(project)) == 1
@@ -303,7 +305,7 @@ def test_a_ghost_prolongs_nothing(project: Project) -> None:
     process = run(project)
     project.kill(process)
     project.fault("tpu.list", 1, {"event": "delete"}, seconds=200.0)
-    project.start("teardown", lambda at: flows.teardown(at, RUN))
+    project.start("teardown", lambda at: tasks.end(at, RUN))
     project.together(2 * BOOTED)
     (event,) = closed(project)
     assert event.time_source is TimeSource.API
@@ -318,7 +320,7 @@ def test_chips_of_a_ghost_are_given_back_when_the_lists_agree(project: Project) 
     project.together(BOOTED)
     project.kill(runs[RUN])
     project.fault("tpu.list", 1, {"event": "delete"}, seconds=200.0)
-    teardown = project.start("teardown", lambda at: flows.teardown(at, RUN))
+    teardown = project.start("teardown", lambda at: tasks.end(at, RUN))
     project.together(60.0)
     assert not teardown.ended
     project.together(BOOTED)

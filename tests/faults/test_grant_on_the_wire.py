@@ -16,12 +16,13 @@ from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import GrantError
-from airflow_tpu.lifecycle.ensure_tpu import Order, Provisioner
+from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.order import Order
 from localcloud.tpu_api.dispatcher import CallDispatcher
 from localcloud.virtual_cloud import VirtualCloud, make_virtual_cloud
 from tests.airflow_tpu.shipped import GENERATIONS
-from tests.faults.flows import BUCKET, Station
 from tests.faults.paper_wire import PaperBucket, PaperChannel, PaperStorage
+from tests.faults.station import BUCKET, Station
 from tests.faults.turns import Process
 
 CATALOGUE = Catalogue.load(Path(__file__).resolve().parents[2] / "include" / "catalogue")
@@ -122,17 +123,17 @@ def ask(cloud: VirtualCloud, letter: list[Row], wish: Tpu, queued: bool, hours: 
             asked.append(method)
 
     channel = PaperChannel(process, CallDispatcher(cloud.service, cloud.meter.calls), arrives)
-    station = Station(process, channel, PaperStorage(process, PaperBucket()))
+    station = Station(process, channel, PaperStorage(process, PaperBucket()), grant_of(letter))
     kind = CATALOGUE.types[wish.kind]
     spec = TPUSpec("local-project", wish.zone, wish.kind, kind.default_runtime, Tier(wish.tier), queued=queued)
     order = Order(spec, kind, grant_of(letter), {}, "", "trainer:ssh-ed25519 AAAA")
 
-    async def ensured() -> None:
-        record = station.runs.acquire(KEY, wish.zone, station.now() + dt.timedelta(hours=hours))
-        async with station.client() as client:
-            await Provisioner(client, station.runs, station.ledger).ensure(order, record)
+    def ensured() -> None:
+        stores = station.grant.stores
+        record = stores.runs.acquire(KEY, wish.zone, process.clock.now() + dt.timedelta(hours=hours))
+        station.tpu.run(lambda client: Provisioner(client, stores, order, record).ensure())
 
-    process.start(lambda: process.run(ensured()))
+    process.start(ensured)
     while not process.ended:
         process.go()
     if process.error is not None and not isinstance(process.error, GrantError):

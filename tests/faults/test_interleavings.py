@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from airflow_tpu.core.tpu.labels import RunKey
-from tests.faults import flows
+from airflow_tpu.lifecycle.reap import reap
+from tests.faults import tasks
 from tests.faults.ending import settle
-from tests.faults.flows import Station
-from tests.faults.project import RUNS, ZONE, Project, order
+from tests.faults.project import RUNS, Project
+from tests.faults.station import ZONE, Station
 from tests.faults.turns import Process
 
 HISTORIES = os.environ.get("HISTORIES", "")
@@ -90,36 +91,37 @@ class Interleavings(RuleBasedStateMachine):
         """A run starts, or starts anew after a clear: its setup, then its training."""
         self.project.states[key] = "running"
 
-        def tasks(at: Station) -> None:
-            flows.lease(at, key, order(queued))
-            flows.train(at, key, order(queued), seconds)
+        def tried(at: Station) -> None:
+            tasks.lease(at, key, queued)
+            tasks.train(at, key, queued, seconds)
 
-        self._begin(f"run of {key.run_id}", steps, tasks)
+        self._begin(f"run of {key.run_id}", steps, tried)
 
     @precondition(_has_room)
     @rule(key=run, queued=st.booleans(), seconds=st.sampled_from([0.0, 7200.0]), steps=MANY)
     def train_again(self, key: RunKey, queued: bool, seconds: float, steps: int) -> None:
         """A try of the training starts; an older one may still be there, or think so."""
-        self._begin(f"train of {key.run_id}", steps, lambda at: flows.train(at, key, order(queued), seconds))
+        self._begin(f"train of {key.run_id}", steps, lambda at: tasks.train(at, key, queued, seconds))
 
     @precondition(_has_room)
     @rule(key=run, steps=MANY)
     def give_back(self, key: RunKey, steps: int) -> None:
         """The teardown of a run starts."""
-        self._begin(f"teardown of {key.run_id}", steps, lambda at: flows.teardown(at, key))
+        self._begin(f"teardown of {key.run_id}", steps, lambda at: tasks.end(at, key))
 
     @precondition(_has_room)
     @rule(steps=MANY)
     def reaper(self, steps: int) -> None:
         """A round of the reaper starts, also beside another one."""
-        self._begin("reaper", steps, lambda at: flows.reaper(at, self.project.state_of))
+        self._begin("reaper", steps, lambda at: reap(at.grant, self.project.state_of))
 
     @precondition(lambda self: self._has_room() and self.project.runs)
     @rule(age=st.integers(0, 3), steps=AFEW)
     def late_kill(self, age: int, steps: int) -> None:
         """An attempt is told to end, perhaps long after a newer one has started."""
         held = self.project.runs[-1 - age % len(self.project.runs)]
-        self._begin(f"on_kill of {held.key.run_id} {held.lease.token[:4]}", steps, lambda at: flows.kill(at, held))
+        key, token = held.key, held.lease.token
+        self._begin(f"on_kill of {key.run_id} {token[:4]}", steps, lambda at: tasks.kill(at, key, token))
 
     @precondition(_has_any)
     @rule(which=anybody, steps=st.integers(1, 10))

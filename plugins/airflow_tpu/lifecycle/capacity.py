@@ -20,19 +20,19 @@ from airflow_tpu.errors import (
     StockOut,
     TPUError,
 )
-from airflow_tpu.lifecycle.project_snapshot import take_census
+from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 
 if TYPE_CHECKING:
     from airflow_tpu.core.run.run_record import RunRecord
-    from airflow_tpu.lifecycle.project_snapshot import Census
-    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
+    from airflow_tpu.lifecycle.run_context import RunContext
 
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 20
-"""How many times longer than the usual delay it is waited after the first round: five minutes."""
+"""How many times longer than the usual delay the pause after the first round is: five minutes."""
 
-# Elsewhere than the form says these only mean that it is not to be had there.
+# In another place than the form names these only mean that there is no capacity.
 _NOT_THERE = (GrantViolation, NotOffered, AccessDenied, QuotaZero, QuotaExceeded)
 
 
@@ -55,54 +55,54 @@ class Step:
         """Write it down, so that every later task, try and process asks for the same."""
         return replace(record, choice=self.choice, hunt=self.hunt)
 
-    def hunt_json(self) -> dict[str, Any]:
+    def search_json(self) -> dict[str, Any]:
         """What the trigger tells a person: for what, since when, next check."""
         at = self.resume_at.timestamp() if self.resume_at is not None else 0.0
         return {"what": f"capacity for {self.choice}", "since": self.hunt.since.timestamp(), "resume_at": at}
 
 
-def next_step(bench: Workbench, record: RunRecord, error: TPUError) -> Step | None:
+def next_step(run: RunContext, record: RunRecord, error: TPUError) -> Step | None:
     """What comes after an error of a create; None if it is not for lack of capacity.
 
-    :param bench: hooks and stores.
+    :param run: clients and stores.
     :param record: of the run, as this attempt knows it.
     :param error: why there is no TPU.
     """
-    refused = bench.choice(record)
-    walking = record.hunt is not None and len(bench.choices) > 1
-    if not isinstance(error, StockOut) and not (walking and isinstance(error, _NOT_THERE)):
+    refused = run.request.choice(record)
+    searching = record.hunt is not None and len(run.request.choices) > 1
+    if not isinstance(error, StockOut) and not (searching and isinstance(error, _NOT_THERE)):
         return None
-    now = bench.runs.clock.now()
-    hunt, choice, wait = (record.hunt or CapacitySearch(now)).after(refused, bench.choices)
+    now = run.stores.runs.clock.now()
+    hunt, choice, wait = (record.hunt or CapacitySearch(now)).after(refused, run.request.choices)
     if not wait:
-        why = f"no {refused} to be had, so {choice} is asked for, which the grant has in the region of the data as well"
-        return Step(choice, hunt, why)
+        why = f"no capacity for {refused}; requesting {choice} next"
+        return Step(choice, hunt, f"{why}, which the grant has in the region of the data as well")
     pause = hunt.pause(settings.retry_seconds() * FIRST_PAUSE)
-    until = first_of(record.lease.expires_at, bench.closes(record))
+    until = first_of(record.lease.expires_at, run.request.closes(record))
     resume_at = min(now + dt.timedelta(seconds=pause), until)
     waited = Wait(hunt.since, until).line(f"capacity for {choice}", now, (resume_at - now).total_seconds())
     return Step(choice, hunt, waited, resume_at)
 
 
-def explained(bench: Workbench, error: TPUError) -> TPUError:
+def explained(run: RunContext, error: TPUError) -> TPUError:
     """The error; one of a full quota also names the dead things that hold it."""
     if not isinstance(error, QuotaExceeded):
         return error
     try:
-        census = bench.tpu.run(take_census)
+        snapshot = run.clients.tpu.run(take_snapshot)
     except TPUError as problem:
-        log.warning("who holds the quota is not known: %s", problem)
+        log.warning("could not list what holds the quota, raising the error without it: %s", problem)
         return error
-    more = f"{error.message} {husks(census, bench.key.digest)}"
+    more = f"{error.message} {terminated_nodes(snapshot, run.key.digest)}"
     return QuotaExceeded(more, error.reason, consequence=error.consequence)
 
 
-def husks(census: Census, owner: str) -> str:
-    """What is dead and holds quota until it is deleted, in words.
+def terminated_nodes(snapshot: ProjectSnapshot, owner: str) -> str:
+    """Terminated nodes and failed requests, which hold quota until they are deleted, in words.
 
     :param owner: digest of the run that asks.
     """
-    dead = [item for item in census.inventory().items if not item.alive]
+    dead = [item for item in snapshot.inventory().items if not item.alive]
     if not dead:
         return "Nothing in the project is dead and undeleted: what holds the quota is alive."
     whose = {owner: "this run's, deleted by its next try", None: "not of this package: delete it by hand"}

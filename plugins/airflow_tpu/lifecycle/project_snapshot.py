@@ -1,4 +1,4 @@
-"""What is alive in the project, whoever made it: two list calls for all zones together.
+"""Every node and queued resource of the project, of any origin: two list calls for all zones together.
 
 A list may be some seconds behind what has been created and deleted; what is asked for by its name never is.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_tpu.clients import tpu_list_cache
 from airflow_tpu.clients.tpu_list_cache import Fresh
 from airflow_tpu.core.grant.inventory import Inventory
-from airflow_tpu.core.tpu.labels import incarnation_of, is_ours
+from airflow_tpu.core.tpu.labels import incarnation_of, is_ours, run_of
 from airflow_tpu.core.tpu.resource_name import Kind, ResourceName, node_name
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, TPUView
 from airflow_tpu.errors import AccessDenied, RateLimited, ResourceNotFound, TransientError
@@ -31,13 +31,13 @@ _ALIVE = frozenset({Phase.USABLE, Phase.PENDING, Phase.UNHEALTHY, Phase.UNKNOWN}
 
 
 @dataclass(frozen=True)
-class Census:
+class ProjectSnapshot:
     """Every node and queued resource of the project.
 
     :param nodes: nodes of all zones.
     :param queued: queued resources of all zones, dead ones included.
     :param unreachable: zones that did not answer.
-    :param at: when the lists were asked for, if that matters to anybody: what was created since is not in them.
+    :param at: when the lists were asked for, None where that does not matter: it lacks what was created since.
     """
 
     nodes: tuple[TPUView, ...]
@@ -46,12 +46,22 @@ class Census:
     at: dt.datetime | None = None
 
     def inventory(self) -> Inventory:
-        """The census as the grant counts it: a queued resource and its node are one item."""
+        """The snapshot as the grant counts it: a queued resource and its node are one item."""
         return Inventory.of(self.nodes, self.queued, self.unreachable)
 
     def is_silent(self, zone: str) -> bool:
         """Whether a zone did not answer: what is not seen there may be alive."""
         return zone in self.unreachable
+
+    @property
+    def names(self) -> set[ResourceName]:
+        """Names of everything there is."""
+        return {node.name for node in self.nodes} | {item.name for item in self.queued}
+
+    @property
+    def runs(self) -> set[str | None]:
+        """Digests of the runs that have something; None among them for what is not ours."""
+        return {run_of(node.labels) for node in self.nodes} | {run_of(item.labels) for item in self.queued}
 
     def ours(self, key: RunKey) -> list[TPUView]:
         """Nodes of one run, newest incarnation first."""
@@ -72,11 +82,11 @@ class Census:
         found = [item for item in self.all_ours(key) if item.phase in _ALIVE]
         return max(found, key=_incarnation, default=None)
 
-    def before(self, key: RunKey, incarnation: int) -> Census:
-        """Only what a run has of older incarnations: doubles, made by calls that arrived late, and husks."""
+    def before(self, key: RunKey, incarnation: int) -> ProjectSnapshot:
+        """What a run has of older incarnations: duplicates, made by calls that arrived late, and terminated nodes."""
         nodes = [node for node in self.ours(key) if _incarnation(node) < incarnation]
         queued = [item for item in self.queued_ours(key) if _incarnation(item) < incarnation]
-        return Census(tuple(nodes), tuple(queued), ())
+        return ProjectSnapshot(tuple(nodes), tuple(queued), ())
 
     def last_incarnation(self, key: RunKey) -> int:
         """Highest incarnation number the project still knows of."""
@@ -84,29 +94,33 @@ class Census:
         return max(found, default=0)
 
 
+NOTHING_SEEN = ProjectSnapshot((), (), ())
+"""What somebody sees who has not looked: the start for reading some resources by name."""
+
+
 def _incarnation(item: TPUView | QueuedView) -> int:
     return incarnation_of(item.labels) or 0
 
 
-async def take_census(client: TPUClient) -> Census:
+async def take_snapshot(client: TPUClient) -> ProjectSnapshot:
     """List nodes and queued resources of all zones, side by side."""
     at = client.clock.now()
     nodes, queued = await asyncio.gather(client.nodes(), client.queued_resources())
     unreachable = tuple(sorted({*nodes.unreachable, *queued.unreachable}))
-    return Census(nodes.items, queued.items, unreachable, at)
+    return ProjectSnapshot(nodes.items, queued.items, unreachable, at)
 
 
-async def shared_census(client: TPUClient, fresh: Fresh) -> Census:
-    """The census from the lists that all waits of this process share."""
+async def shared_snapshot(client: TPUClient, fresh: Fresh) -> ProjectSnapshot:
+    """The snapshot from the lists that all waits of this process share."""
     nodes, queued = await tpu_list_cache.everything(client, fresh)
-    return Census(nodes.items, queued.items, tuple(sorted({*nodes.unreachable, *queued.unreachable})))
+    return ProjectSnapshot(nodes.items, queued.items, tuple(sorted({*nodes.unreachable, *queued.unreachable})))
 
 
-async def look_again(client: TPUClient, census: Census, names: Iterable[ResourceName]) -> Census:
-    """The census with these resources as they are now, whatever the lists have of them.
+async def look_again(client: TPUClient, snapshot: ProjectSnapshot, names: Iterable[ResourceName]) -> ProjectSnapshot:
+    """The snapshot with these resources as they are now, whatever the lists have of them.
 
     :param client: the Cloud TPU API.
-    :param census: what the lists have shown.
+    :param snapshot: what the lists have shown.
     :param names: of nodes and queued resources.
     """
     asked, silent = sorted(set(names)), set[str]()
@@ -114,10 +128,10 @@ async def look_again(client: TPUClient, census: Census, names: Iterable[Resource
     nodes = await _ask(client.node, [name for name in asked if name.kind is Kind.NODE], silent)
     queued = await _ask(client.queued_resource, [name for name in asked if name.kind is Kind.QUEUED], silent)
     return replace(
-        census,
-        nodes=_corrected(census.nodes, nodes),
-        queued=_corrected(census.queued, queued),
-        unreachable=tuple(sorted({*census.unreachable, *silent})),
+        snapshot,
+        nodes=_corrected(snapshot.nodes, nodes),
+        queued=_corrected(snapshot.queued, queued),
+        unreachable=tuple(sorted({*snapshot.unreachable, *silent})),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.log_groups import phase
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from airflow_tpu.core.run.manifest import Manifest
     from airflow_tpu.core.run.run_record import RunRecord
-    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.lifecycle.run_context import RunContext
     from airflow_tpu.lifecycle.training.collect import Collected
 
 
@@ -40,26 +39,26 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
         """Push, verify, describe."""
         from airflow_tpu.lifecycle.training.collect import confirm
 
-        bench = self.bench(context)
-        record = bench.runs.read(bench.key)
-        uri = artifacts_uri(bench.conf, record.key.name, record.attempt)
-        CloudTPUArtifactsLink.persist_uri(context, uri, bench.spec.project_id)
-        _ = bench.access  # connections are read before the event loop runs
+        run = self.run_context(context)
+        record = run.stores.runs.read(run.key)
+        uri = artifacts_uri(run.conf, record.key.name, record.attempt)
+        CloudTPUArtifactsLink.persist_uri(context, uri, run.request.spec.project_id)
+        _ = run.clients.access  # connections are read before the event loop runs
         with phase(self.log, "Upload from the TPU what is not in the bucket yet"):
-            collected = self._collect(bench, record, uri)
+            collected = self._collect(run, record, uri)
         self._require_output(collected, uri)
         with phase(self.log, "Compare the bucket with the manifest"):
-            confirm(bench, collected.manifest, uri)
-        return self._describe(bench, record, collected.manifest, uri)
+            confirm(run, collected.manifest, uri)
+        return self._describe(run, record, collected.manifest, uri)
 
-    def _collect(self, bench: Workbench, record: RunRecord, uri: str) -> Collected:
+    def _collect(self, run: RunContext, record: RunRecord, uri: str) -> Collected:
         """Have everything pushed; a TPU that has gone is no loss if *train* had brought all of it to the bucket."""
         from airflow_tpu.lifecycle.training.collect import brought, collect
 
         try:
-            return asyncio.run(collect(bench, record, uri))
+            return run.clients.tpu.run(lambda client: collect(client, run, record, uri))
         except ArtifactsLost as error:
-            found = brought(bench, uri)
+            found = brought(run, uri)
             if found is None:
                 raise
             self.log.info("the TPU has gone, but everything it produced is in the bucket (%s)", error)
@@ -75,11 +74,11 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
                 "or set allow_empty if there are none."
             )
 
-    def _describe(self, bench: Workbench, record: RunRecord, manifest: Manifest, uri: str) -> dict[str, Any]:
+    def _describe(self, run: RunContext, record: RunRecord, manifest: Manifest, uri: str) -> dict[str, Any]:
         size = manifest.size
-        bench.runs.update(record, lambda now: now.with_life(now.attempt_node, artifact_bytes=size))
+        run.stores.runs.update(record, lambda now: now.with_life(now.attempt_node, artifact_bytes=size))
         self.log.info("%d file(s), %d bytes, verified at %s", len(manifest.files), size, uri)
-        metrics = bench.storage.read_json(f"{uri}/output/metrics.json")
+        metrics = run.clients.storage.read_json(f"{uri}/output/metrics.json")
         if metrics is not None:
             self.log.info("metrics: %s", metrics.data)
         self.log.info("curves: %s", tensorboard_command(uri))

@@ -1,4 +1,4 @@
-"""What the operators share: connections, the run's key, waits that end in the worker or go on in a trigger."""
+"""What the operators share: connections, the run's key, waits that end in the worker or move to a trigger."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import contextlib
 import datetime as dt
 import threading
 import time
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
 from airflow_tpu import settings
-from airflow_tpu.core.run.trigger_context import Watch
+from airflow_tpu.core.run.trigger_context import TriggerContext
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.operators.task_doc import task_doc
 from airflow_tpu.retry import retry_policy
@@ -22,13 +22,11 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_tpu.core.run.run_record import RunRecord
-    from airflow_tpu.lifecycle.release import Release
-    from airflow_tpu.lifecycle.run_context import Workbench
-
-T = TypeVar("T")
+    from airflow_tpu.lifecycle.run_context import RunContext
+    from airflow_tpu.lifecycle.waits.polling import Waiting
 
 RETRIES = 5
-"""Tries after the first of a task that nobody gave another number."""
+"""Tries after the first of a task that is not given another number."""
 
 ON_KILL_SECONDS = 4.0
 """A worker has 5 s after SIGTERM before it is killed, whatever ``killed_task_cleanup_time`` says (Airflow 3.3.2)."""
@@ -57,8 +55,6 @@ class CloudTPUBaseOperator(BaseOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {"conf": "json"}
     ui_color = "#e8f0fe"
 
-    _since: dt.datetime | None = None  # when this task began to wait; its trigger goes on counting from there
-
     def __init__(
         self,
         *,
@@ -83,38 +79,48 @@ class CloudTPUBaseOperator(BaseOperator):
         self.deferrable = deferrable
         self.poll_interval = poll_interval
 
-    def bench(self, context: Context) -> Workbench:
-        """Hooks, grant and stores of this run."""
-        from airflow_tpu.lifecycle.run_context import Connections, Workbench
+    def run_context(self, context: Context) -> RunContext:
+        """The run of the running task, through this operator's connections."""
+        from airflow_tpu.lifecycle.connections import Connections
+        from airflow_tpu.lifecycle.run_context import RunContext
 
         connections = Connections(self.gcp_conn_id, self.ssh_conn_id, self.impersonation_chain)
-        return Workbench(run_key(context), connections, self.conf)
+        return RunContext(run_key(context), self.conf, connections)
 
-    def watch(self, record: RunRecord, until: dt.datetime, closes: dt.datetime | None = None) -> Watch:
-        """What a trigger of this task needs to know.
+    def waiting(self) -> Waiting:
+        """How this task waits: briefly in its worker, or to the end when it may not defer."""
+        from airflow_tpu.lifecycle.waits.polling import Waiting
 
-        :param record: of the run, as this attempt knows it.
+        return Waiting(self.poll_interval, settings.inline_seconds() if self.deferrable else None)
+
+    def trigger_context(
+        self,
+        key: RunKey,
+        token: str,
+        until: dt.datetime,
+        since: dt.datetime | None = None,
+        closes: dt.datetime | None = None,
+    ) -> dict[str, Any]:
+        """What a trigger of this task needs to know, as JSON.
+
+        :param key: whose TPU.
+        :param token: of this attempt; ``on_kill`` deletes only what carries it.
         :param until: when the wait is given up.
-        :param closes: when a TPU that is not READY is wanted no more, None for never.
+        :param since: when it began, None for when the trigger does.
+        :param closes: give up if the TPU is not READY by then; None: never.
         """
-        return Watch(
-            key=record.key,
-            token=record.lease.token,
+        return TriggerContext(
+            key=key,
+            token=token,
             gcp_conn_id=self.gcp_conn_id,
             ssh_conn_id=self.ssh_conn_id,
             impersonation_chain=self.impersonation_chain,
             poll=self.poll_interval,
             until=until.timestamp(),
             event_after=time.time() + settings.event_hold_seconds(),
-            since=self._since.timestamp() if self._since else 0.0,
+            since=since.timestamp() if since else 0.0,
             closes=closes.timestamp() if closes else 0.0,
-        )
-
-    def inline_seconds(self, until: dt.datetime) -> float:
-        """How long this task waits in the worker: briefly, or to the end when it may not defer."""
-        if self.deferrable:
-            return settings.inline_seconds()
-        return max(1.0, (until - dt.datetime.now(dt.UTC)).total_seconds() + self.poll_interval)
+        ).to_json()
 
 
 class FencedOperator(CloudTPUBaseOperator):
@@ -126,47 +132,54 @@ class FencedOperator(CloudTPUBaseOperator):
     def __init__(self, *, cancel_on_kill: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.cancel_on_kill = cancel_on_kill
-        self._fence: tuple[Workbench, RunRecord] | None = None
+        self._fence: tuple[RunContext, RunRecord] | None = None
 
-    def arm(self, bench: Workbench, record: RunRecord) -> None:
-        """From here on ``on_kill`` knows what to delete; the connection is read now, there is no time later."""
-        _ = bench.tpu.endpoint
-        self._fence = (bench, record)
+    def armed(self, context: Context) -> tuple[RunContext, RunRecord]:
+        """The run and its lease; from here on ``on_kill`` knows what to delete.
+
+        :raises LeaseLost: the run has no lease.
+        """
+        run = self.run_context(context)
+        record = run.stores.runs.read(run.key)
+        self.arm(run, record)
+        return run, record
+
+    def arm(self, run: RunContext, record: RunRecord) -> None:
+        """From here on ``on_kill`` deletes what this attempt has made; the connection is read while there is time."""
+        _ = run.clients.tpu.endpoint
+        self._fence = (run, record)
 
     def on_kill(self) -> None:
         """Ask for the delete, once, without waiting for its end: teardown and reaper do the rest."""
         if self._fence is None or not self.cancel_on_kill:
             return
-        in_thread(self._abandon_unless_done(*self._fence), ON_KILL_SECONDS)
+        run, record = self._fence
+        in_thread(lambda: self._abandon_unless_done(run, record), ON_KILL_SECONDS)
 
-    async def _abandon_unless_done(self, bench: Workbench, record: RunRecord) -> None:
+    def _abandon_unless_done(self, run: RunContext, record: RunRecord) -> None:
         """A task that was marked a success leaves its TPU, and what is on it, to the tasks after it."""
         from airflow.sdk.exceptions import AirflowRuntimeError
 
         from airflow_tpu.clients.airflow_state import task_state
+        from airflow_tpu.lifecycle.release import abandon
+
+        async def ask() -> str | None:
+            return await asyncio.wait_for(asyncio.to_thread(task_state, record.key, self.task_id), ASK_SECONDS)
 
         state = None
         # The signal may have come in the middle of a question to Airflow; then there is no answer to another one.
         with contextlib.suppress(TimeoutError, OSError, AirflowRuntimeError):
-            state = await asyncio.wait_for(asyncio.to_thread(task_state, record.key, self.task_id), ASK_SECONDS)
+            state = asyncio.run(ask())
         if state == "success":
             self.log.warning("marked a success: the TPU of %s is left to the tasks after this", record.key.name)
             return
         self.log.warning("ended from outside: asking for the TPU of %s to be deleted", record.key.name)
-        await abandon(bench, record, LEASE_SECONDS)
+        abandon(run, record.lease.token, LEASE_SECONDS)
 
 
-async def abandon(bench: Workbench, record: RunRecord, patience: float | None = None) -> Release:
-    """Ask for everything that carries this attempt's token to be deleted, unless a newer attempt has taken over."""
-    from airflow_tpu.lifecycle import release
-
-    async with bench.tpu.client() as client:
-        return await release.abandon(client, bench.runs, bench.ledger, record.key, record.lease.token, patience)
-
-
-def in_thread(work: Coroutine[Any, Any, object], seconds: float) -> None:
-    """Run a coroutine beside an event loop that may be running already (a signal interrupts it at any point)."""
-    thread = threading.Thread(target=asyncio.run, args=(work,), daemon=True)
+def in_thread(work: Callable[[], object], seconds: float) -> None:
+    """Run something beside an event loop that may be running already (a signal interrupts it at any point)."""
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(seconds)
 

@@ -18,7 +18,7 @@ from airflow_tpu.operators.base import CloudTPUBaseOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.lifecycle.run_context import RunContext
 
 
 class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
@@ -32,38 +32,38 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
     @stated(NOTHING_CREATED)
     def execute(self, context: Context) -> dict[str, Any]:
         """Refuse with every reason, or describe what covers the run."""
-        from airflow_tpu.lifecycle.project_snapshot import take_census
+        from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 
-        bench = self.bench(context)
-        end = self._end(bench, dt.datetime.now(dt.UTC))
-        self._alone(bench, end)
-        for line in self._doubts(bench):
+        run = self.run_context(context)
+        end = self._end(run, dt.datetime.now(dt.UTC))
+        self._alone(run, end)
+        for line in self._doubts(run):
             self.log.warning("%s", line)
-        order = bench.order()
-        reserved = bench.reservations.read()
-        inventory = bench.tpu.run(take_census).inventory()
-        request = order.request(bench.key, end)
-        permit = authorize(bench.grant, request, inventory, dt.datetime.now(dt.UTC), reserved)
+        order = run.request.order()
+        reserved = run.stores.reservations.read()
+        inventory = run.clients.tpu.run(take_snapshot).inventory()
+        request = order.request(run.key, end)
+        permit = authorize(run.grant, request, inventory, dt.datetime.now(dt.UTC), reserved)
         self.log.info("%s", permit)
-        self.log.info("the grant ends %s", bench.grant.ends_at)
+        self.log.info("the grant ends %s", run.grant.ends_at)
         return permit.to_json()
 
-    def _end(self, bench: Workbench, now: dt.datetime) -> dt.datetime:
+    def _end(self, run: RunContext, now: dt.datetime) -> dt.datetime:
         """When the run will have ended; a form that is wrong is refused with the grant's reasons too."""
         try:
-            return bench.deadline(now)
+            return run.request.deadline(now)
         except ConfigError as error:
-            raise with_grant(error, conf_mapping(self.conf), bench.catalogue, bench.grant, now) from error
+            raise with_grant(error, conf_mapping(self.conf), run.catalogue, run.grant, now) from error
 
-    def _doubts(self, bench: Workbench) -> list[str]:
-        credentials = bench.tpu.endpoint.credentials
+    def _doubts(self, run: RunContext) -> list[str]:
+        credentials = run.clients.tpu.endpoint.credentials
         projects = (getattr(credentials, name, None) for name in ("project_id", "quota_project_id"))
-        return identity_warnings(bench.grant.project_id, *projects)
+        return identity_warnings(run.grant.project_id, *projects)
 
-    def _alone(self, bench: Workbench, end: dt.datetime) -> None:
+    def _alone(self, run: RunContext, end: dt.datetime) -> None:
         """What the script, the form and the grant file alone refuse is refused before any call of the TPU API."""
         from airflow_tpu.lifecycle.training.launch import build_bundle
 
-        build_bundle(bench)
-        request = Request(bench.spec, bench.accelerator, end, paid_reason=bench.conf.allow_paid_reason)
-        authorize(bench.grant, request, Inventory(), dt.datetime.now(dt.UTC))
+        build_bundle(run)
+        request = Request(run.request.spec, run.request.accelerator, end, paid_reason=run.conf.allow_paid_reason)
+        authorize(run.grant, request, Inventory(), dt.datetime.now(dt.UTC))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_tpu.core.ledger.usage import Usage
-    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.lifecycle.run_context import RunContext
 
 NOTICE_ASSET = "tpu-grant-notice"
 """Asset that tells of each notice before the grant ends."""
@@ -42,20 +42,21 @@ class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
         from airflow_tpu.core.report.notices import due_stage, notice
         from airflow_tpu.stores.models import versions_by_model
 
-        bench, now = self.bench(context), dt.datetime.now(dt.UTC)
-        stage = due_stage(bench.grant, now)
+        run, now = self.run_context(context), dt.datetime.now(dt.UTC)
+        stage = due_stage(run.grant, now)
         # A grant that was extended has another end, and its notices are new ones.
-        uri = f"{bench.ledger.root}/notices/{bench.grant.ends_at:%Y%m%dT%H%MZ}-{stage}.json"
-        if stage is None or bench.storage.read_json(uri) is not None:
+        uri = f"{run.stores.ledger.root}/notices/{run.grant.ends_at:%Y%m%dT%H%MZ}-{stage}.json"
+        if stage is None or run.clients.storage.read_json(uri) is not None:
             return ""
-        text = notice(bench.grant, _usage(bench, now), stage, versions_by_model(bench.storage, bench.ledger.root))
+        versions = versions_by_model(run.clients.storage, run.stores.ledger.root)
+        text = notice(run.grant, _usage(run, now), stage, versions)
         for line in text.splitlines():
             self.log.warning("%s", line)
-        message = Message(f"TPU grant of {bench.grant.project_id}: {text.splitlines()[0]}", text)
+        message = Message(f"TPU grant of {run.grant.project_id}: {text.splitlines()[0]}", text)
         for recipient in recipients():
             recipient.send(message, context)
         context["outlet_events"][Asset(NOTICE_ASSET)].extra = {"days": stage, "text": text}
-        bench.storage.write_json(uri, {"at": now.isoformat(), "text": text}, 0)
+        run.clients.storage.write_json(uri, {"at": now.isoformat(), "text": text}, 0)
         return text
 
 
@@ -78,17 +79,17 @@ class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
         """Look once."""
         from airflow_tpu.core.ledger.bucket_retention import warnings
         from airflow_tpu.core.report.notices import standing, uncovered
-        from airflow_tpu.lifecycle.project_snapshot import take_census
+        from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 
-        bench, now = self.bench(context), dt.datetime.now(dt.UTC)
-        inventory = bench.tpu.run(take_census).inventory()
+        run, now = self.run_context(context), dt.datetime.now(dt.UTC)
+        inventory = run.clients.tpu.run(take_snapshot).inventory()
         # Before the ledger is read: a damaged ledger must not hide what is billed.
-        billed = [Fault("project_id", bench.grant.project_id, line) for line in uncovered(bench.grant, inventory, now)]
+        billed = [Fault("project_id", run.grant.project_id, line) for line in uncovered(run.grant, inventory, now)]
         if billed:
             raise GrantViolation(billed, "what is alive outside the grant", consequence=BILLED)
-        for line in warnings(bench.grant.bucket, bench.storage.retention(bench.grant.bucket)):
+        for line in warnings(run.grant.bucket, run.clients.storage.retention(run.grant.bucket)):
             self.log.warning("%s", line)
-        lines = standing(bench.grant, inventory, _usage(bench, now), now)
+        lines = standing(run.grant, inventory, _usage(run, now), now)
         for line in lines:
             self.log.info("%s", line)
         if inventory.unreachable:
@@ -97,7 +98,7 @@ class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
         return lines
 
 
-def _usage(bench: Workbench, now: dt.datetime) -> Usage:
+def _usage(run: RunContext, now: dt.datetime) -> Usage:
     from airflow_tpu.core.ledger.usage import fold
 
-    return fold(bench.ledger.events(), bench.catalogue, now)
+    return fold(run.stores.ledger.events(), run.catalogue, now)

@@ -15,7 +15,7 @@ from airflow_tpu.operators.base import CloudTPUBaseOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.lifecycle.run_context import RunContext
 
 USAGE_ASSET = "tpu-usage"
 """Asset, and asset alias of the teardown, that tells of every finished run what it has used."""
@@ -35,12 +35,12 @@ class CloudTPUUsageReportOperator(CloudTPUBaseOperator):
         from airflow_tpu.core.report.usage_json import json_summary
 
         CloudTPUUsageLink.persist_page(context)
-        bench = self.bench(context)
+        run = self.run_context(context)
         with phase(self.log, "Read the ledger"):
-            usage = bench.usage(dt.datetime.now(dt.UTC))
-        for line in text_report(usage, bench.grant).splitlines():
+            usage = run.usage(dt.datetime.now(dt.UTC))
+        for line in text_report(usage, run.grant).splitlines():
             self.log.info("%s", line)
-        return json_summary(usage, bench.grant)
+        return json_summary(usage, run.grant)
 
 
 class CloudTPUMonthlyReportOperator(CloudTPUBaseOperator):
@@ -64,27 +64,27 @@ class CloudTPUMonthlyReportOperator(CloudTPUBaseOperator):
         from airflow_tpu.core.report.usage_json import json_summary
         from airflow_tpu.stores.reports import ReportStore
 
-        bench = self.bench(context)
+        run = self.run_context(context)
         month = Month.parse(self.month) if self.month else Month.before(context["dag_run"].run_after)
-        reports = ReportStore(bench.storage, bench.ledger.root)
+        reports = ReportStore(run.clients.storage, run.stores.ledger.root)
         with phase(self.log, "Read the ledger"):
-            usage = reports.usage(month, bench.catalogue)
+            usage = reports.usage(month, run.catalogue)
         written = reports.write(usage, month)
         for uri in written:
             self.log.info("written: %s", uri)
-        return {"written": written, "summary": json_summary(usage, bench.grant)}
+        return {"written": written, "summary": json_summary(usage, run.grant)}
 
 
-def announce(context: Context, outlets: Iterable[object], bench: Workbench) -> None:
+def announce(context: Context, outlets: Iterable[object], run: RunContext) -> None:
     """Emit the usage of this run as an event of the asset :data:`USAGE_ASSET`, if the task has its alias as an outlet.
 
     :param context: of the running task; events of a task that fails are lost.
     :param outlets: of the running task.
-    :param bench: hooks and stores of the run.
+    :param run: clients and stores.
     """
     from airflow_tpu.core.report.usage_json import json_summary
 
     alias = AssetAlias(USAGE_ASSET)
     if alias in outlets:
-        summary = json_summary(bench.usage(dt.datetime.now(dt.UTC)), bench.grant)
+        summary = json_summary(run.usage(dt.datetime.now(dt.UTC)), run.grant)
         context["outlet_events"][alias].add(Asset(USAGE_ASSET), extra=summary)

@@ -18,7 +18,7 @@ from airflow_tpu.operators.task_doc import task_doc
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.lifecycle.run_context import RunContext
     from airflow_tpu.stores.models import ModelStore
 
 
@@ -34,12 +34,12 @@ class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
 
         :raises AirflowSkipException: nothing has changed; what follows is skipped, the run is green.
         """
-        from airflow_tpu.lifecycle.model_version import fingerprint_of
         from airflow_tpu.lifecycle.training.launch import build_bundle
+        from airflow_tpu.lifecycle.training.model_version import fingerprint_of
 
-        bench = self.bench(context)
-        store = bench.models
-        now = fingerprint_of(bench.storage, bench.conf, build_bundle(bench).sha256)
+        run = self.run_context(context)
+        store = run.models
+        now = fingerprint_of(run.clients.storage, run.conf, build_bundle(run).sha256)
         newest = next(iter(store.versions()), None)
         manifest = store.manifest(newest) if newest else None
         if manifest is None or manifest.fingerprint != now:
@@ -87,23 +87,23 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
 
         :raises AirflowSkipException: it is not better; the version is kept, the champion stays.
         """
-        bench = self.bench(context)
-        store = bench.models
+        run = self.run_context(context)
+        store = run.models
         with phase(self.log, "Write the version down"):
-            manifest = self._manifest(context, bench)
+            manifest = self._manifest(context, run)
             store.register(manifest)
         promoted = self._promote(store, manifest)
         self._prune(store)
         self._publish(context, manifest, promoted)
         return {"version": manifest.version, "uri": manifest.artifacts_uri, "reason": promoted.reason}
 
-    def _manifest(self, context: Context, bench: Workbench) -> ModelManifest:
-        from airflow_tpu.lifecycle.model_version import describe
+    def _manifest(self, context: Context, run: RunContext) -> ModelManifest:
+        from airflow_tpu.lifecycle.training.model_version import describe
 
-        found = bench.storage.read_json(f"{self.artifacts_uri}/output/result.json")
+        found = run.clients.storage.read_json(f"{self.artifacts_uri}/output/result.json")
         if found is None:
             raise NothingProduced(f"{self.artifacts_uri} has no result.json; a script writes it to be compared")
-        return describe(bench, context["dag_run"], self.fingerprint, (self.artifacts_uri, found.data))
+        return describe(run, context["dag_run"], self.fingerprint, (self.artifacts_uri, found.data))
 
     def _promote(self, store: ModelStore, manifest: ModelManifest) -> Champion:
         reasons: list[str] = []

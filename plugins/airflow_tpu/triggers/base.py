@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_tpu.core.run.trigger_context import Watch, error_event
+from airflow_tpu.core.run.trigger_context import TriggerContext, error_event
 from airflow_tpu.errors import TPUError
 
 if TYPE_CHECKING:
     from airflow_tpu.hooks.tpu import CloudTPUAsyncHook
-    from airflow_tpu.lifecycle.reachability import Access
+    from airflow_tpu.lifecycle.waits.reachability import Access
 
 _LEASE_SECONDS = 10.0
 """How long ``on_kill`` waits for the lease; Airflow gives it 30 seconds (``[triggerer] on_kill_timeout``)."""
@@ -23,15 +23,15 @@ _LEASE_SECONDS = 10.0
 class CloudTPUBaseTrigger(BaseTrigger):
     """A wait that ends with one event: good news, or an error of our tree.
 
-    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.Watch`.
+    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.TriggerContext`.
     """
 
     def __init__(self, watch: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(**kwargs)  # type: ignore[no-untyped-call]  # Airflow's own
-        self.watch = Watch.from_json(watch)
+        self.watch = TriggerContext.from_json(watch)
 
     def carried(self) -> dict[str, Any]:
-        """What the trigger is given beside the watch, by argument, as plain JSON."""
+        """What the trigger is given beside its context, by argument, as plain JSON."""
         return {}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -48,7 +48,7 @@ class CloudTPUBaseTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield the one event."""
-        from airflow_tpu.lifecycle.wait import not_before
+        from airflow_tpu.lifecycle.waits.polling import not_before
 
         try:
             event = await self.outcome()
@@ -77,19 +77,13 @@ class CloudTPUBaseTrigger(BaseTrigger):
 
     def _end_attempt(self) -> None:
         """Delete what carries this attempt's token, in a thread: Cloud Storage's client would hold the event loop."""
-        from airflow_tpu.lifecycle.release import abandon, request_delete
-        from airflow_tpu.lifecycle.run_context import Connections, Workbench
+        from airflow_tpu.lifecycle.connections import Connections
+        from airflow_tpu.lifecycle.release import abandon
+        from airflow_tpu.lifecycle.run_context import RunContext
 
         watch = self.watch
-        connections = Connections(watch.gcp_conn_id, watch.ssh_conn_id, watch.impersonation_chain)
-        bench = Workbench(watch.key, connections, {})
-        try:
-            runs, ledger = bench.runs, bench.ledger
-        except TPUError as error:  # no delete depends on the grant
-            self.log.warning("no bucket is known (%s): only the token on the TPU decides", error)
-            bench.tpu.run(lambda client: request_delete(client, watch.key, watch.token))
-            return
-        bench.tpu.run(lambda client: abandon(client, runs, ledger, watch.key, watch.token, _LEASE_SECONDS)).check()
+        run = RunContext(watch.key, {}, Connections.of(watch))
+        abandon(run, watch.token, _LEASE_SECONDS).check()
 
     def hook(self) -> CloudTPUAsyncHook:
         """Hook for the Cloud TPU API."""
@@ -104,7 +98,7 @@ class CloudTPUBaseTrigger(BaseTrigger):
         from airflow.sdk import BaseHook
 
         from airflow_tpu.clients.ssh_login import read_login
-        from airflow_tpu.lifecycle.reachability import Access
+        from airflow_tpu.lifecycle.waits.reachability import Access
 
         connection = await BaseHook.aget_connection(self.watch.ssh_conn_id)
         return Access(read_login(connection), await self.hook().options())

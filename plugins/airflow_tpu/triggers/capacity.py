@@ -19,24 +19,24 @@ _SAY_AGAIN = 600.0
 class CloudTPUCapacityTrigger(CloudTPUBaseTrigger):
     """Hold no worker slot while a zone has no capacity, and say what is waited for.
 
-    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.Watch`.
-    :param hunt: ``what`` is waited for, ``since`` when and until when (``resume_at``), in Unix seconds; a restarted
+    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.TriggerContext`.
+    :param search: ``what`` is waited for, ``since`` when and until when (``resume_at``), in Unix seconds; a restarted
         trigger goes on with the same ones.
     """
 
-    def __init__(self, watch: Mapping[str, Any], hunt: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, watch: Mapping[str, Any], search: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(watch, **kwargs)
-        self.hunt = dict(hunt)
+        self.search = dict(search)
 
     def carried(self) -> dict[str, Any]:
         """The search."""
-        return {"hunt": self.hunt}
+        return {"search": self.search}
 
     async def outcome(self) -> dict[str, Any]:
         """Nothing but the fact that the time has come."""
         until = first_of(self.watch.deadline, self.watch.closing)
-        wait = Wait(dt.datetime.fromtimestamp(self.hunt["since"], dt.UTC), until)
-        while (left := self.hunt["resume_at"] - time.time()) > 0:
-            self.log.info("%s", wait.line(self.hunt["what"], dt.datetime.now(dt.UTC), left))
+        wait = Wait(dt.datetime.fromtimestamp(self.search["since"], dt.UTC), until)
+        while (left := self.search["resume_at"] - time.time()) > 0:
+            self.log.info("%s", wait.line(self.search["what"], dt.datetime.now(dt.UTC), left))
             await asyncio.sleep(min(left, _SAY_AGAIN))
         return {"status": "again"}

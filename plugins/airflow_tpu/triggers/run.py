@@ -13,7 +13,7 @@ from airflow_tpu.triggers.base import CloudTPUBaseTrigger
 class CloudTPURunTrigger(CloudTPUBaseTrigger):
     """Stream the log of a run into the task's log; end with its result.
 
-    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.Watch`.
+    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.TriggerContext`.
     :param job: JSON of :class:`airflow_tpu.lifecycle.training.follow.RunningJob`.
     """
 

@@ -6,38 +6,38 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_tpu.core.tpu.resource_name import ResourceName
-from airflow_tpu.lifecycle.target import Target
-from airflow_tpu.lifecycle.wait import Illness, Pace
+from airflow_tpu.lifecycle.waits.polling import PollPolicy, UnhealthySince
+from airflow_tpu.lifecycle.waits.target import Target
 from airflow_tpu.triggers.base import CloudTPUBaseTrigger
 
 
 class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
     """Wait until a TPU is READY and a command has run on every worker.
 
-    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.Watch`.
-    :param target: JSON of :class:`airflow_tpu.lifecycle.target.Target`.
-    :param sick_since: epoch since which the node has not been well, 0 while it is or is not there yet.
+    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.TriggerContext`.
+    :param target: JSON of :class:`airflow_tpu.lifecycle.waits.target.Target`.
+    :param unhealthy_since: epoch since which the node has not been healthy, 0 while it is or is not there yet.
     """
 
     def __init__(
-        self, watch: Mapping[str, Any], target: Mapping[str, Any], sick_since: float = 0.0, **kwargs: Any
+        self, watch: Mapping[str, Any], target: Mapping[str, Any], unhealthy_since: float = 0.0, **kwargs: Any
     ) -> None:
         super().__init__(watch, **kwargs)
         self.target = Target.from_json(target)
-        self.sick_since = sick_since
+        self.unhealthy_since = unhealthy_since
 
     def carried(self) -> dict[str, Any]:
         """The target, and what the task has seen of it."""
-        return {"target": self.target.to_json(), "sick_since": self.sick_since}
+        return {"target": self.target.to_json(), "unhealthy_since": self.unhealthy_since}
 
     async def outcome(self) -> dict[str, Any]:
         """The instant it became READY, and whose clock that is."""
-        from airflow_tpu.lifecycle.reachability import arrive
+        from airflow_tpu.lifecycle.waits.reachability import arrive
 
         access = await self.access()
         async with await self.hook().client() as client:
-            pace = Pace(self.watch.poll, self.watch.deadline, self.watch.began, self.watch.closing)
-            arrival, _ = await arrive(client, self.target, access, pace, Illness(self.sick_since))
+            policy = PollPolicy(self.watch.poll, self.watch.deadline, self.watch.began, self.watch.closing)
+            arrival, _ = await arrive(client, self.target, access, policy, UnhealthySince(self.unhealthy_since))
         return {
             "status": "ready",
             "node": str(arrival.view.name),
@@ -49,7 +49,7 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
 class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
     """Wait until the API no longer knows anything of a run.
 
-    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.Watch`.
+    :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.TriggerContext`.
     :param names: full names of what may be there although no list shows it.
     """
 
@@ -63,13 +63,13 @@ class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
 
     async def outcome(self) -> dict[str, Any]:
         """The fact, and how what had to be deleted once more ended."""
-        from airflow_tpu.lifecycle.release import Release
-        from airflow_tpu.lifecycle.wait import until_gone
+        from airflow_tpu.lifecycle.ends.deletion import Release
+        from airflow_tpu.lifecycle.waits.gone import until_gone
 
         asked = Release([], [])
         async with await self.hook().client() as client:
-            pace = Pace(self.watch.poll, self.watch.deadline, self.watch.began)
-            await until_gone(client, self.watch.key, pace, asked, self.names)
+            policy = PollPolicy(self.watch.poll, self.watch.deadline, self.watch.began)
+            await until_gone(client, self.watch.key, policy, asked, self.names)
         return {"status": "gone", "endings": [ending.to_json() for ending in asked.endings]}
 
     async def on_kill(self) -> None:

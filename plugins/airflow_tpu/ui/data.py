@@ -16,7 +16,7 @@ from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.clients.tpu_retry import CallTiming
 from airflow_tpu.core.ledger.events import ROOT, Closed, Opened, event_of
 from airflow_tpu.core.ledger.usage import Usage, fold
-from airflow_tpu.lifecycle.project_snapshot import Census, take_census
+from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, take_snapshot
 from airflow_tpu.stores.grants import load_catalogue, load_grant, store_root
 from airflow_tpu.stores.parallel_reads import read_many
 from airflow_tpu.stores.runs import RunStore
@@ -82,14 +82,14 @@ class Loader:
         usage = _attempt(LEDGER, lambda: self._usage(grant, now), problems)
         return Snapshot(now, grant, census, records, usage, problems)
 
-    def _census(self) -> Census:
+    def _census(self) -> ProjectSnapshot:
         from airflow_tpu.hooks.tpu import CloudTPUHook
 
         endpoint = CloudTPUHook(self.gcp_conn_id).endpoint
 
-        async def look() -> Census:
+        async def look() -> ProjectSnapshot:
             async with TPUClient(endpoint, _TIMING) as client:
-                return await take_census(client)
+                return await take_snapshot(client)
 
         return asyncio.run(look())
 

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_tpu.core.grant.allowance import Allowance
 from airflow_tpu.core.grant.assignment import Assignment, RowUse
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
-from airflow_tpu.core.run.expiry import LeaseState, Sentence, condemn
+from airflow_tpu.core.run.expiry import Deletion, LeaseState, select_expired
 from airflow_tpu.core.tpu.labels import is_managed
 from airflow_tpu.core.tpu.resource_name import Kind
 from airflow_tpu.core.tpu.spec import QueuedView, TPUView
@@ -119,20 +119,20 @@ def _run(reader: Reader, view: TPUView | QueuedView, dag_id: str | None, run_id:
     return unknown("neither lease nor ledger knows its run") if dag_id is None else reader.run(dag_id, run_id)
 
 
-def orphans(snapshot: Snapshot) -> list[Sentence] | None:
+def orphans(snapshot: Snapshot) -> list[Deletion] | None:
     """Managed resources without a living lease, None if that cannot be known."""
     if snapshot.census is None or snapshot.records is None:
         return None
     return _expired([*snapshot.census.queued, *snapshot.census.nodes], snapshot, snapshot.now)
 
 
-def _expired(views: Iterable[TPUView | QueuedView], snapshot: Snapshot, now: datetime) -> list[Sentence]:
+def _expired(views: Iterable[TPUView | QueuedView], snapshot: Snapshot, now: datetime) -> list[Deletion]:
     """What the reaper would delete, as far as lease and labels tell; the state of DAG runs is not asked here."""
     states = {
         record.key.digest: LeaseState(record.key.digest, record.lease.expires_at, None)
         for record in snapshot.records or ()
     }
-    return condemn(views, states, now)
+    return select_expired(views, states, now)
 
 
 def orphan_table(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
@@ -143,11 +143,11 @@ def orphan_table(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
         return table(ORPHAN_COLUMNS, (), f"{UNKNOWN}: {'; '.join(dict.fromkeys(reasons))}")
     runs = snapshot.runs
     rows = []
-    for sentence in found:
-        dag_id, run_id = runs.get(sentence.run, (None, ""))
-        kind = "queued resource" if sentence.name.kind is Kind.QUEUED else "node"
-        name = cell(reader.node(sentence.name.id, dag_id), note=kind)
-        rows.append([name, cell(sentence.reason, tone="bad"), reader.run(dag_id, run_id) if dag_id else unknown()])
+    for deletion in found:
+        dag_id, run_id = runs.get(deletion.run, (None, ""))
+        kind = "queued resource" if deletion.name.kind is Kind.QUEUED else "node"
+        name = cell(reader.node(deletion.name.id, dag_id), note=kind)
+        rows.append([name, cell(deletion.reason, tone="bad"), reader.run(dag_id, run_id) if dag_id else unknown()])
     blind = bool(snapshot.census and snapshot.census.unreachable)
     all_seen = "none: every TPU of ours has a living lease"
     empty = f"none found, but not every zone answered: {UNKNOWN}" if blind else all_seen

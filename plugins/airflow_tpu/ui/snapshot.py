@@ -13,7 +13,7 @@ from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.ledger.events import Opened
 from airflow_tpu.core.ledger.usage import Usage
 from airflow_tpu.core.run.run_record import RunRecord
-from airflow_tpu.lifecycle.project_snapshot import Census
+from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 
 GRANT, CENSUS, RECORDS, LEDGER = "grant", "live TPUs", "leases", "ledger"
 
@@ -32,7 +32,7 @@ class Snapshot:
 
     now: datetime
     grant: Grant | None = None
-    census: Census | None = None
+    census: ProjectSnapshot | None = None
     records: tuple[RunRecord, ...] | None = None
     usage: Usage | None = None
     problems: Mapping[str, str] = field(default_factory=dict)

@@ -8,12 +8,12 @@ import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_tpu.clients.log_groups import phase
-from airflow_tpu.core.run.trigger_context import Watch
+from airflow_tpu.core.run.trigger_context import TriggerContext
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
 
 log = logging.getLogger("airflow_tpu.tests.phases")
-WATCH = Watch(RunKey("dag", "run"), "token", "google", "ssh", "", 1.0, 2.0)
+WATCH = TriggerContext(RunKey("dag", "run"), "token", "google", "ssh", "", 1.0, 2.0)
 TRIGGER = CloudTPUCapacityTrigger(WATCH.to_json(), {})
 
 

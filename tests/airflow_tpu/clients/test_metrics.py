@@ -21,8 +21,8 @@ from airflow.sdk.observability import stats
 
 from airflow_tpu.clients.metrics import count
 from airflow_tpu.core.ledger.events import Closed, EndReason
-from airflow_tpu.lifecycle.incarnation_end import Ending
-from airflow_tpu.lifecycle.release import close_ended
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
+from airflow_tpu.lifecycle.ends.records import close_ended
 from tests.airflow_tpu.core.made_ledger import ASKED, closed, opened
 from tests.airflow_tpu.site import KEY, Site
 
@@ -116,7 +116,7 @@ def test_one_end_is_counted_once(site: Site, datagrams: Datagrams) -> None:
     """Of several who notice an end only the first, whose record stays, counts it."""
     event = opened(KEY.node_id(1), run=KEY.digest, dag_id=KEY.dag_id, run_id=KEY.run_id)
     site.ledger.open(event)
-    ending = Ending(event.node_id, ASKED + timedelta(minutes=10), EndReason.FINISHED, ENDED.time_source)
+    ending = IncarnationEnd(event.node_id, ASKED + timedelta(minutes=10), EndReason.FINISHED, ENDED.time_source)
     close_ended(site.ledger, None, KEY, [ending])
     assert "tpu.incarnations:1|c" in datagrams.receive(4)
     close_ended(site.ledger, None, KEY, [ending])

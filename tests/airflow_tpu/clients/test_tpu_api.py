@@ -14,7 +14,7 @@ from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import Phase, Tier
 from airflow_tpu.errors import GrantViolation, ResourceNotFound
 from airflow_tpu.hooks.tpu import CloudTPUAsyncHook, CloudTPUHook
-from airflow_tpu.lifecycle.project_snapshot import take_census
+from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 from localcloud.rules.settings import Latencies
 from localcloud.testing import eventually_async
 from localcloud.tpu_state.nodes.requests import build
@@ -74,7 +74,7 @@ async def test_queued_resource_is_created_as_asked(site: Site, client: TPUClient
 async def test_permit_fits_one_spec_only(site: Site, client: TPUClient) -> None:
     """A permit for one zone creates nothing in another."""
     order = site.order()
-    permit = order.permit(await take_census(client), site.lease(), now())
+    permit = order.permit(await take_snapshot(client), site.lease(), now())
     other = site.order(zone="us-central1-b").spec
     with pytest.raises(GrantViolation):
         await client.create(other, Stamp("n-1", {}, "", ""), permit)

@@ -13,9 +13,10 @@ from airflow_tpu.clients.tpu_list_cache import Fresh, nodes
 from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
 from airflow_tpu.core.tpu.spec import TPUView
 from airflow_tpu.errors import RateLimited, TransientError
-from airflow_tpu.lifecycle.target import target_of
 from airflow_tpu.lifecycle.training.follow import LAST_WORDS, WATCH_POLL
-from airflow_tpu.lifecycle.wait import Pace, until_ready
+from airflow_tpu.lifecycle.waits.polling import PollPolicy
+from airflow_tpu.lifecycle.waits.ready import until_ready
+from airflow_tpu.lifecycle.waits.target import target_of
 from localcloud.testing import eventually_async
 from tests.airflow_tpu.site import KEY, ZONE, Site, pace
 
@@ -32,7 +33,7 @@ async def patient(site: Site, node_id: str) -> None:
     """A wait with a client of its own, as each trigger has one."""
     target = target_of(site.order(queued=True).spec, node_id)
     async with site.client() as client:
-        await until_ready(client, target, Pace(POLL, pace(600.0).until))
+        await until_ready(client, target, PollPolicy(POLL, pace(600.0).until))
 
 
 async def listed(site: Site, times: int) -> tuple[Counter[str], float]:
@@ -51,7 +52,7 @@ async def listed(site: Site, times: int) -> tuple[Counter[str], float]:
 async def test_lists_are_shared_by_all_waits_of_a_zone(site: Site, client: TPUClient, waits: int) -> None:
     """Fifty waits ask for as many lists as one: hardly more than one in each poll, and for no TPU by its name."""
     site.cloud.add_fault("queued.timeline", wait="forever")
-    await site.provisioner(client).ensure(site.order(queued=True), site.lease())
+    await site.provisioner(client, site.order(queued=True), site.lease()).ensure()
     waiting = [asyncio.create_task(patient(site, KEY.node_id(1))) for _ in range(waits)]
     await listed(site, 3)  # all have begun
     found, polls = await listed(site, 5)

@@ -11,9 +11,9 @@ from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
 from airflow_tpu.core.tpu.labels import RunKey, labels, token_of
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.errors import AccessDenied, GrantViolation, LeaseLost, NameTaken, StockOut
-from airflow_tpu.lifecycle.release import request_delete
-from airflow_tpu.lifecycle.target import Target
-from airflow_tpu.lifecycle.wait import until_ready
+from airflow_tpu.lifecycle.ends.deletion import request_delete
+from airflow_tpu.lifecycle.waits.ready import until_ready
+from airflow_tpu.lifecycle.waits.target import Target
 from localcloud.rules.settings import Latencies
 from tests.airflow_tpu.conftest import Open
 from tests.airflow_tpu.site import KEY, ZONE, Site, pace
@@ -65,7 +65,7 @@ async def test_nothing_is_created_outside_the_grant(site: Site, client: TPUClien
     """Without a permit there is no call, no record and no incarnation."""
     order = site.order(zone="us-central1-b")
     with pytest.raises(GrantViolation, match=r"; nothing was created:\n.*us-central1-b"):
-        await site.provisioner(client).ensure(order, site.lease())
+        await site.provisioner(client, order, site.lease()).ensure()
     assert site.calls("CreateNode") == []
     assert opened(site) == []
     assert site.runs.read(KEY).incarnation == 0
@@ -76,17 +76,17 @@ async def test_lost_lease_creates_nothing(site: Site, client: TPUClient) -> None
     older = site.lease()
     site.lease()
     with pytest.raises(LeaseLost):
-        await site.provisioner(client).ensure(site.order(), older)
+        await site.provisioner(client, site.order(), older).ensure()
     assert site.calls("CreateNode") == []
 
 
 @BOTH
 async def test_second_try_adopts_what_is_there(site: Site, client: TPUClient, queued: bool) -> None:
     """A second try of one attempt finds the TPU by its labels and creates nothing."""
-    record, provisioner = site.lease(), site.provisioner(client)
-    first = await provisioner.ensure(site.order(queued), record)
+    provisioner = site.provisioner(client, site.order(queued), site.lease())
+    first = await provisioner.ensure()
     await until_ready(client, first, pace())
-    again = await provisioner.ensure(site.order(queued), record)
+    again = await provisioner.ensure()
     assert (again.node, again.queued) == (first.node, first.queued)
     assert len(site.calls("CreateNode")) + len(site.calls("CreateQueuedResource")) == 1
     assert opened(site) == [FIRST]
@@ -211,5 +211,5 @@ async def test_zone_of_the_living_tpu_wins(site: Site, client: TPUClient) -> Non
     """A TPU that lives in another zone than the form names now is used where it is."""
     await ready(site, client)
     order = site.order(zone="us-central1-b")
-    target = await site.provisioner(client).ensure(order, site.lease())
+    target = await site.provisioner(client, order, site.lease()).ensure()
     assert target.node == NODE

@@ -10,9 +10,11 @@ from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
 from airflow_tpu.core.run.expiry import LeaseState
 from airflow_tpu.core.run.run_record import Holder
 from airflow_tpu.core.tpu.labels import RunKey
-from airflow_tpu.lifecycle.project_snapshot import take_census
-from airflow_tpu.lifecycle.reap import close_forgotten, lease_states, reap
-from airflow_tpu.lifecycle.wait import until_ready
+from airflow_tpu.lifecycle.ends.expired import delete_expired
+from airflow_tpu.lifecycle.ends.forgotten import close_forgotten
+from airflow_tpu.lifecycle.project_snapshot import take_snapshot
+from airflow_tpu.lifecycle.reap import lease_states
+from airflow_tpu.lifecycle.waits.ready import until_ready
 from localcloud.testing import eventually
 from tests.airflow_tpu.site import KEY, ZONE, Site, now, pace
 
@@ -21,7 +23,7 @@ RUNNING = RunKey("tpu_train", "manual__running")
 
 async def start(site: Site, client: TPUClient, key: RunKey, queued: bool = False) -> None:
     """A READY TPU of a run with a lease of one hour."""
-    target = await site.provisioner(client).ensure(site.order(queued), site.lease(key))
+    target = await site.provisioner(client, site.order(queued), site.lease(key)).ensure()
     await until_ready(client, target, pace())
 
 
@@ -31,7 +33,7 @@ async def test_forgotten_tpus_go_and_everybody_elses_stay(site: Site, client: TP
     await start(site, client, RUNNING)
     site.foreign_node("tpu-train-of-anna", {"airflow-run": KEY.digest})
     states = lease_states(site.runs, lambda _dag, run: "failed" if run == KEY.run_id else "running")
-    done = await reap(client, await take_census(client), states)
+    done = await delete_expired(client, await take_snapshot(client), states)
     assert {sentence.run for sentence in done.deleted} == {KEY.digest}
     assert [line.split(" ")[0].rpartition("/")[2] for line in done.foreign] == ["tpu-train-of-anna"]
     eventually(lambda: set(site.nodes()), lambda nodes: nodes == {f"{RUNNING.name}-1", "tpu-train-of-anna"})
@@ -44,7 +46,7 @@ async def test_one_failed_delete_does_not_stop_the_others(site: Site, client: TP
     await start(site, client, RUNNING)
     error: dict[str, Any] = {"code": 7, "message": "Permission 'tpu.nodes.delete' denied"}
     site.cloud.add_fault("tpu.call", {"method": "DeleteNode", "name": f"*{KEY.name}-1"}, action="error", **error)
-    done = await reap(client, await take_census(client), {})
+    done = await delete_expired(client, await take_snapshot(client), {})
     assert [name.rpartition("/")[2] for name in done.failed] == [f"{KEY.name}-1"]
     eventually(lambda: set(site.nodes()), lambda nodes: nodes == {f"{KEY.name}-1"})
 
@@ -52,7 +54,7 @@ async def test_one_failed_delete_does_not_stop_the_others(site: Site, client: TP
 async def test_silent_zone_is_reported_not_taken_for_clean(site: Site, client: TPUClient) -> None:
     """A zone that does not answer is unknown, which is not the same as empty."""
     site.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=2)
-    done = await reap(client, await take_census(client), {})
+    done = await delete_expired(client, await take_snapshot(client), {})
     assert any("us-central1-f" in zone for zone in done.unreachable)
 
 
@@ -60,15 +62,15 @@ async def test_open_ledger_record_without_a_tpu_is_closed(site: Site, client: TP
     """Somebody deleted the TPU in the console: the reaper ends its record, once, and leaves the living one's open."""
     await start(site, client, KEY)
     await start(site, client, RUNNING)
-    view = (await take_census(client)).ours(KEY)[0]
+    view = (await take_snapshot(client)).ours(KEY)[0]
     held, ready_at = site.runs.read(KEY), now()
     site.runs.update(held, lambda record: record.with_life(view.node_id, ready_at=ready_at))
     await client.delete_node(view.name)
     eventually(lambda: set(site.nodes()), lambda nodes: nodes == {f"{RUNNING.name}-1"})
-    census, states = await take_census(client), lease_states(site.runs, lambda *_: "running")
+    census, states = await take_snapshot(client), lease_states(site.runs, lambda *_: "running")
     opened = site.ledger.open_records()
     for names in ([f"{KEY.name}-1"], []):
-        assert close_forgotten(site.ledger, site.runs, states, census, opened) == names
+        assert close_forgotten(site.stores, states, census, opened) == names
         opened = site.ledger.open_records()
     closed = [event for event in site.ledger.events() if isinstance(event, Closed)]
     assert [event.end_reason for event in closed] == [EndReason.VANISHED]
@@ -78,13 +80,13 @@ async def test_open_ledger_record_without_a_tpu_is_closed(site: Site, client: TP
 
 async def test_record_of_a_tpu_that_is_only_coming_stays_open(site: Site, client: TPUClient) -> None:
     """A TPU created after the reaper's look at the project keeps its record; once its run is over, it is closed."""
-    census = await take_census(client)
+    census = await take_snapshot(client)
     await start(site, client, KEY)
     running = lease_states(site.runs, lambda *_: "running")
     opened = site.ledger.open_records()
-    assert close_forgotten(site.ledger, site.runs, running, census, opened) == []
+    assert close_forgotten(site.stores, running, census, opened) == []
     over = lease_states(site.runs, lambda *_: "failed")
-    assert close_forgotten(site.ledger, site.runs, over, census, opened) == [f"{KEY.name}-1"]
+    assert close_forgotten(site.stores, over, census, opened) == [f"{KEY.name}-1"]
 
 
 def test_lease_states_name_every_run(site: Site) -> None:
@@ -107,8 +109,8 @@ async def test_another_airflows_run_is_not_judged(site: Site, client: TPUClient)
     """Of two Airflows that share a bucket, none ends the other's TPU because its own run of these ids has failed."""
     holder = Holder(now(), 0, "http://composer")
     record = site.runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=1), holder)
-    await site.provisioner(client).ensure(site.order(), record)
-    census = await take_census(client)
+    await site.provisioner(client, site.order(), record).ensure()
+    census = await take_snapshot(client)
     for ours, deleted in (("http://laptop", 0), ("http://composer", 1)):
-        done = await reap(client, census, lease_states(site.runs, lambda *_: "failed", ours))
+        done = await delete_expired(client, census, lease_states(site.runs, lambda *_: "failed", ours))
         assert len(done.deleted) == deleted

@@ -18,14 +18,14 @@ from airflow_tpu.core.run.job import JobSpec, RunRef
 from airflow_tpu.core.run.manifest import Manifest
 from airflow_tpu.core.run.messages import LogChunk
 from airflow_tpu.core.run.plan import Attempt, artifacts_uri, plan_job
-from airflow_tpu.lifecycle.loss import living
-from airflow_tpu.lifecycle.reachability import REACHED
-from airflow_tpu.lifecycle.run_context import Workbench
+from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.lifecycle.training.collect import confirm
 from airflow_tpu.lifecycle.training.follow import RunningJob
 from airflow_tpu.lifecycle.training.launch import attach, build_bundle, launch, locate
+from airflow_tpu.lifecycle.waits.loss import living
+from airflow_tpu.lifecycle.waits.reachability import REACHED
 from localcloud.testing import eventually_async
-from tests.airflow_tpu.attempts import ENDLESS, NODE, NODE_ID, bench, ready, script
+from tests.airflow_tpu.attempts import ENDLESS, NODE, NODE_ID, ready, run_context, script
 from tests.airflow_tpu.site import KEY, PARENT, ZONE, Site, now
 
 pytestmark = pytest.mark.slow
@@ -42,21 +42,20 @@ time.sleep(1000)
 """
 
 
-async def start(client: TPUClient, work: Workbench, **changes: Any) -> RunningJob:
+async def start(client: TPUClient, work: RunContext, **changes: Any) -> RunningJob:
     """Start an attempt as the task does, with other times."""
     record, bundle = await ready(work, client), build_bundle(work)
     view = await living(client, NODE)
     own = view.queued_resource or view.name
-    spec = plan_job(
-        work.conf, work.accelerator, bundle, Attempt(KEY.name, 1, record.lease.expires_at, own_resource=str(own))
-    )
+    attempt = Attempt(KEY.name, 1, record.lease.expires_at, own_resource=str(own))
+    spec = plan_job(work.conf, work.request.accelerator, bundle, attempt)
     job = await locate(client, work, NODE, REF)
-    async with RunSession(job.address, work.access.login, REACHED) as session:
+    async with RunSession(job.address, work.clients.access.login, REACHED) as session:
         await session.start(replace(spec, grace_secs=5.0, abandon_secs=1.0, **changes), bundle)
     return job
 
 
-def saved(site: Site, work: Workbench) -> Manifest:
+def saved(site: Site, work: RunContext) -> Manifest:
     """What the worker says it has saved, confirmed by the bucket."""
     uri = artifacts_uri(work.conf, KEY.name, 1)
     found = site.storage.read_json(f"{uri}/manifest.json")
@@ -80,10 +79,10 @@ def meters_stand(site: Site) -> bool:
 
 async def test_tpu_of_an_airflow_that_is_gone(site: Site, client: TPUClient) -> None:
     """After its follower was lost and its deadline has passed the TPU is deleted, and all it had is in the bucket."""
-    work = bench(script(site, TRAIN), provisioning="queued-resource")
+    work = run_context(script(site, TRAIN), provisioning="queued-resource")
     job = await start(client, work, deadline=now().timestamp() + 20.0)
     async with (
-        RunSession(job.address, work.access.login, REACHED) as session,
+        RunSession(job.address, work.clients.access.login, REACHED) as session,
         contextlib.aclosing(session.follow(REF)) as messages,
     ):
         async for message in messages:
@@ -103,7 +102,7 @@ async def test_tpu_whose_account_may_not_delete_it(open_site: Callable[..., Site
     """It saves everything and shuts itself down: its node is stopped and costs nothing more."""
     site = open_site(tier)
     site.cloud.add_fault("tpu.call", {"method": "DeleteNode", "transport": "rest"}, code=7)
-    work = bench(script(site, ENDLESS))
+    work = run_context(script(site, ENDLESS))
     async with site.client() as client:
         await start(client, work, deadline=now().timestamp())
     await eventually_async(lambda: state_of(site), lambda found: found[0] == {NODE_ID: "STOPPED"}, PATIENCE)
@@ -114,7 +113,7 @@ async def test_tpu_whose_account_may_not_delete_it(open_site: Callable[..., Site
 @pytest.mark.parametrize("provisioning", ["node", "queued-resource"])
 async def test_worker_is_told_what_it_belongs_to(site: Site, client: TPUClient, provisioning: str) -> None:
     """The job names the queued resource where there is one, since it owns the node, and where the artifacts go."""
-    work = bench(provisioning=provisioning)
+    work = run_context(provisioning=provisioning)
     record = await ready(work, client)
     await launch(client, work, record, NODE)
     (job,) = jobs(site)
@@ -126,12 +125,12 @@ async def test_worker_is_told_what_it_belongs_to(site: Site, client: TPUClient, 
 
 async def test_deadline_that_was_raised_reaches_the_worker(site: Site, client: TPUClient) -> None:
     """A try that holds the lease for longer attaches to the run and tells it; a shorter lease takes nothing away."""
-    work = bench(script(site, ENDLESS))
+    work = run_context(script(site, ENDLESS))
     job = await launch(client, work, await ready(work, client), NODE)
     longer, shorter = (now() + dt.timedelta(hours=hours) for hours in (72, 1))
     for expires_at in (longer, shorter):
-        assert await attach(client, work, work.runs.acquire(KEY, ZONE, expires_at), NODE) == job
-        async with RunSession(job.address, work.access.login, REACHED) as session:
+        assert await attach(client, work, work.stores.runs.acquire(KEY, ZONE, expires_at), NODE) == job
+        async with RunSession(job.address, work.clients.access.login, REACHED) as session:
             assert (await session.status(REF)).deadline == longer.timestamp()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from airflow_tpu.clients.tpu_api import APIEndpoint, Listing, TPUClient
@@ -12,12 +14,18 @@ from airflow_tpu.core.ledger.events import Closed, EndReason
 from airflow_tpu.core.tpu.labels import labels
 from airflow_tpu.core.tpu.spec import QueuedView, TPUSpec, TPUView
 from airflow_tpu.errors import AccessDenied, LeaseLost
-from airflow_tpu.lifecycle.incarnation_end import noted_ends
-from airflow_tpu.lifecycle.project_snapshot import take_census
-from airflow_tpu.lifecycle.reap import close_forgotten, forget_runs, lease_states, note, reap, what_is_left
-from airflow_tpu.lifecycle.release import abandon, close_incarnations, delete_seen, request_delete
-from airflow_tpu.lifecycle.wait import until_gone, until_ready
+from airflow_tpu.lifecycle.ends.deletion import delete_seen, request_delete
+from airflow_tpu.lifecycle.ends.expired import delete_expired, note, what_is_left
+from airflow_tpu.lifecycle.ends.forgotten import close_forgotten, forget_runs
+from airflow_tpu.lifecycle.ends.incarnation_end import noted_ends
+from airflow_tpu.lifecycle.ends.records import close_incarnations
+from airflow_tpu.lifecycle.project_snapshot import take_snapshot
+from airflow_tpu.lifecycle.reap import lease_states
+from airflow_tpu.lifecycle.release import abandon
+from airflow_tpu.lifecycle.waits.gone import until_gone
+from airflow_tpu.lifecycle.waits.ready import until_ready
 from localcloud.testing import eventually
+from tests.airflow_tpu.attempts import run_context
 from tests.airflow_tpu.site import KEY, Site, pace
 
 FIRST, SECOND = KEY.node_id(1), KEY.node_id(2)
@@ -55,9 +63,9 @@ class Overtaken(TPUClient):
 @pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
 async def test_what_a_list_does_not_show_is_found_by_its_name(site: Site, client: TPUClient, queued: bool) -> None:
     """A try that sees empty lists adopts the TPU of its run all the same, and creates no second one."""
-    first = await site.provisioner(client).ensure(site.order(queued), site.lease())
+    first = await site.provisioner(client, site.order(queued), site.lease()).ensure()
     async with Behind(client.endpoint, client.timing) as behind:
-        again = await site.provisioner(behind).ensure(site.order(queued), site.lease())
+        again = await site.provisioner(behind, site.order(queued), site.lease()).ensure()
     assert again.node == first.node
     assert len(site.calls("CreateNode")) + len(site.calls("CreateQueuedResource")) == 1
 
@@ -66,14 +74,14 @@ async def test_create_that_comes_late_deletes_its_tpu(site: Site, client: TPUCli
     """An attempt whose run has gone on while it asked for a TPU deletes that TPU, and the ledger says so."""
     async with Overtaken(client.endpoint, client.timing, site) as slow:
         with pytest.raises(LeaseLost, match="too late"):
-            await site.provisioner(slow).ensure(site.order(), site.lease())
+            await site.provisioner(slow, site.order(), site.lease()).ensure()
     await until_gone(client, KEY, pace())
     assert [end.node_id for end in noted_ends(site.runs.read(KEY))] == [FIRST]
 
 
 async def test_sweep_closes_no_record_of_a_newer_number(site: Site, client: TPUClient) -> None:
     """What another process has opened since the look at the project is not closed along with older incarnations."""
-    await site.provisioner(client).ensure(site.order(), site.lease())
+    await site.provisioner(client, site.order(), site.lease()).ensure()
     close_incarnations(site.ledger, None, KEY, [], up_to=0)
     assert [event.node_id for event in site.ledger.open_records()] == [FIRST]
     close_incarnations(site.ledger, None, KEY, [], up_to=1)
@@ -83,7 +91,7 @@ async def test_sweep_closes_no_record_of_a_newer_number(site: Site, client: TPUC
 async def test_cleared_run_is_counted_under_a_new_number(site: Site, client: TPUClient) -> None:
     """A run that is cleared after its teardown never uses a name again: its second TPU has a record of its own."""
     for _ in range(2):
-        target = await site.provisioner(client).ensure(site.order(), site.lease())
+        target = await site.provisioner(client, site.order(), site.lease()).ensure()
         await until_ready(client, target, pace())
         endings = await request_delete(client, KEY)
         close_incarnations(site.ledger, site.runs.read(KEY), KEY, endings)
@@ -96,23 +104,23 @@ async def test_old_attempt_leaves_a_waiting_request_to_the_newer(site: Site, cli
     """A queued resource keeps the old token when it is adopted; the old attempt's late end does not touch it."""
     site.cloud.add_fault("queued.timeline", wait="forever")
     older = site.lease()
-    await site.provisioner(client).ensure(site.order(queued=True), older)
+    await site.provisioner(client, site.order(queued=True), older).ensure()
     newer = site.lease()
-    await site.provisioner(client).ensure(site.order(queued=True), newer)
-    assert (await abandon(client, site.runs, site.ledger, KEY, older.lease.token)).endings == []
+    await site.provisioner(client, site.order(queued=True), newer).ensure()
+    assert (await asyncio.to_thread(abandon, run_context(), older.lease.token)).endings == []
     assert list(site.queued()) == [FIRST]
-    await abandon(client, site.runs, site.ledger, KEY, newer.lease.token)
+    await asyncio.to_thread(abandon, run_context(), newer.lease.token)
     await until_gone(client, KEY, pace())
 
 
 async def test_delete_needs_no_lease_that_can_be_read(site: Site, client: TPUClient) -> None:
     """An attempt that is ended while the bucket refuses it deletes what carries its token; the books come later."""
     record = site.lease()
-    await until_ready(client, await site.provisioner(client).ensure(site.order(), record), pace())
+    await until_ready(client, await site.provisioner(client, site.order(), record).ensure(), pace())
     site.cloud.add_fault("gcs.request", {"object": f"*leases/{KEY.name}*"}, times=1000, action="403")
-    assert (await abandon(client, site.runs, site.ledger, KEY, "another token")).endings == []
+    assert (await asyncio.to_thread(abandon, run_context(), "another token")).endings == []
     assert site.nodes() == {FIRST: "READY"}
-    done = await abandon(client, site.runs, site.ledger, KEY, record.lease.token)
+    done = await asyncio.to_thread(abandon, run_context(), record.lease.token)
     assert [end.node_id for end in done.endings] == [FIRST]
     await until_gone(client, KEY, pace())
 
@@ -120,8 +128,8 @@ async def test_delete_needs_no_lease_that_can_be_read(site: Site, client: TPUCli
 async def test_ended_attempt_notes_what_it_deletes(site: Site, client: TPUClient) -> None:
     """A TPU that was READY before anybody had seen it is counted although its attempt is ended by a person."""
     record = site.lease()
-    await until_ready(client, await site.provisioner(client).ensure(site.order(), record), pace())
-    await abandon(client, site.runs, site.ledger, KEY, record.lease.token)
+    await until_ready(client, await site.provisioner(client, site.order(), record).ensure(), pace())
+    await asyncio.to_thread(abandon, run_context(), record.lease.token)
     (end,) = noted_ends(site.runs.read(KEY))
     assert end.reason is EndReason.FINISHED
     await until_gone(client, KEY, pace())
@@ -132,39 +140,39 @@ async def test_ended_attempt_notes_what_it_deletes(site: Site, client: TPUClient
 
 async def test_tpu_that_could_not_be_deleted_is_not_closed(site: Site, client: TPUClient) -> None:
     """A refused delete ends nothing: the record stays open as long as the TPU is charged."""
-    await until_ready(client, await site.provisioner(client).ensure(site.order(), site.lease()), pace())
+    await until_ready(client, await site.provisioner(client, site.order(), site.lease()).ensure(), pace())
     site.cloud.add_fault("tpu.call", {"method": "DeleteNode"}, action="error", code=7, message="no")
-    refused = await delete_seen(client, await take_census(client), KEY)
+    refused = await delete_seen(client, await take_snapshot(client), KEY)
     assert (refused.endings, [type(error) for error in refused.failures]) == ([], [AccessDenied])
 
 
 async def test_reaper_ends_doubles_and_counts_what_it_ends(site: Site, client: TPUClient) -> None:
     """Of two TPUs of one living run the older goes; the ledger has what the reaper deletes in the same round."""
-    await until_ready(client, await site.provisioner(client).ensure(site.order(), site.lease()), pace())
+    await until_ready(client, await site.provisioner(client, site.order(), site.lease()).ensure(), pace())
     record = site.runs.update(site.runs.read(KEY), lambda found: found.next_incarnation())
     site.foreign_node(SECOND, labels(KEY, record.stamp))
-    census, states = await take_census(client), lease_states(site.runs, lambda *_: "running")
-    done = await reap(client, census, states)
-    note(site.ledger, site.runs, done)
+    census, states = await take_snapshot(client), lease_states(site.runs, lambda *_: "running")
+    done = await delete_expired(client, census, states)
+    note(site.stores, done)
     opened = site.ledger.open_records()
     left = await what_is_left(client, census, done)
-    assert close_forgotten(site.ledger, site.runs, states, left, opened, done.endings) == [FIRST]
+    assert close_forgotten(site.stores, states, left, opened, done.endings) == [FIRST]
     eventually(lambda: set(site.nodes()), lambda nodes: nodes == {SECOND})
 
 
 async def test_silent_zone_closes_no_record(site: Site, client: TPUClient) -> None:
     """What a silent zone hides may be alive: neither its record nor its lease ends, although its run is over."""
-    await site.provisioner(client).ensure(site.order(), site.lease())
+    await site.provisioner(client, site.order(), site.lease()).ensure()
     site.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=2)
-    census, states = await take_census(client), lease_states(site.runs, lambda *_: "failed")
-    assert close_forgotten(site.ledger, site.runs, states, census, site.ledger.open_records()) == []
+    census, states = await take_snapshot(client), lease_states(site.runs, lambda *_: "failed")
+    assert close_forgotten(site.stores, states, census, site.ledger.open_records()) == []
     assert forget_runs(site.runs, states, census) == []
 
 
 async def test_reaper_removes_the_lease_of_a_run_that_is_over(site: Site, client: TPUClient) -> None:
     """The lease of a run that is over goes; one that was taken again after the question to Airflow stays."""
     site.lease()
-    states, census = lease_states(site.runs, lambda *_: "failed"), await take_census(client)
+    states, census = lease_states(site.runs, lambda *_: "failed"), await take_snapshot(client)
     newer = site.lease()
     assert forget_runs(site.runs, states, census) == []
     assert site.runs.read(KEY) == newer

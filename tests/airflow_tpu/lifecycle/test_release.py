@@ -10,10 +10,12 @@ from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import Closed, EndReason, TimeSource
 from airflow_tpu.core.tpu.labels import RunKey, labels
 from airflow_tpu.errors import AccessDenied, TransientError
-from airflow_tpu.lifecycle.project_snapshot import take_census
-from airflow_tpu.lifecycle.release import close_ended, close_incarnations, delete_seen, request_delete
-from airflow_tpu.lifecycle.target import Target
-from airflow_tpu.lifecycle.wait import until_gone, until_ready
+from airflow_tpu.lifecycle.ends.deletion import delete_seen, request_delete
+from airflow_tpu.lifecycle.ends.records import close_ended, close_incarnations
+from airflow_tpu.lifecycle.project_snapshot import take_snapshot
+from airflow_tpu.lifecycle.waits.gone import until_gone
+from airflow_tpu.lifecycle.waits.ready import until_ready
+from airflow_tpu.lifecycle.waits.target import Target
 from localcloud.rules.settings import Latencies
 from tests.airflow_tpu.conftest import Open
 from tests.airflow_tpu.site import KEY, Site, pace
@@ -82,7 +84,7 @@ async def test_tpu_that_never_came_costs_nothing(open_site: Open, queued: bool) 
     """A TPU deleted on its way was never READY and counts zero seconds."""
     site = open_site(latencies=Latencies(creating=600.0))
     async with site.client() as client:
-        await site.provisioner(client).ensure(site.order(queued), site.lease())
+        await site.provisioner(client, site.order(queued), site.lease()).ensure()
         await teardown(site, client)
     assert (site.nodes(), site.queued()) == ({}, {})
     assert closed(site).end_reason is EndReason.NEVER_READY
@@ -91,7 +93,7 @@ async def test_tpu_that_never_came_costs_nothing(open_site: Open, queued: bool) 
 
 async def test_ready_unseen_counts_from_the_request(site: Site, client: TPUClient) -> None:
     """A node that became READY after everybody had stopped looking counts from its request: never too little."""
-    target = await site.provisioner(client).ensure(site.order(), site.lease())
+    target = await site.provisioner(client, site.order(), site.lease()).ensure()
     await until_ready(client, target, pace())
     await teardown(site, client)
     event = closed(site)
@@ -171,7 +173,7 @@ async def test_one_failed_delete_does_not_stop_the_rest(site: Site, client: TPUC
 async def test_gone_between_list_and_delete_is_done(site: Site, client: TPUClient) -> None:
     """Somebody who was faster has done our work."""
     target = await ready(site, client)
-    census = await take_census(client)
+    census = await take_snapshot(client)
     await client.delete_node(target.node)
     await until_gone(client, KEY, pace())
     done = await delete_seen(client, census, KEY)

@@ -9,7 +9,8 @@ import pytest
 from airflow_tpu.core.catalogue.transfer_rates import StoredSize
 from airflow_tpu.core.ledger.events import Opened, Transfer
 from airflow_tpu.errors import GrantError, GrantUnknown, GrantViolation
-from airflow_tpu.lifecycle.run_context import Connections, Workbench
+from airflow_tpu.lifecycle.connections import Connections
+from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
 from tests.airflow_tpu.site import BUCKET, FORM, KEY, Site, context
@@ -73,9 +74,9 @@ async def test_accepted_traffic_is_in_the_ledger(site: Site, bucket: Make) -> No
     """A1: the record of the TPU names the bucket elsewhere, its place and the bytes of one pass."""
     bucket("EUROPE-WEST4")
     conf = {**CONF, "allow_paid_reason": "one pass"}
-    order = Workbench(KEY, Connections("google_cloud_default", "tpu_ssh_default"), conf).order()
+    order = RunContext(KEY, conf, Connections()).request.order()
     async with site.client() as client:
-        await site.provisioner(client).ensure(order, site.lease())
+        await site.provisioner(client, order, site.lease()).ensure()
     (event,) = site.ledger.events(KEY)
     assert isinstance(event, Opened)
     assert (event.paid_reason, event.allowance) == ("one pass", "5 on-demand v2-8 devices in us-central1-f")

@@ -17,7 +17,7 @@ from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.errors import GrantError, GrantViolation, LeaseLost
-from airflow_tpu.lifecycle.project_snapshot import Census
+from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
@@ -111,7 +111,7 @@ def test_bucket_of_another_project_is_a_reason(site: Site) -> None:
     site.cloud.call(lambda: site.cloud.cloud.storage.create_bucket("elsewhere", "US-CENTRAL1", number))
     order = replace(site.order(), project_number=site.storage.project_number("elsewhere"))
     with pytest.raises(GrantViolation, match=rf"project_number = '{number}'.* nearest: {site.grant.project_number}"):
-        order.permit(Census((), (), ()), site.lease(), now())
+        order.permit(ProjectSnapshot((), (), ()), site.lease(), now())
 
 
 def test_unreadable_number_is_not_held_against_the_run(run: Run, site: Site) -> None:
@@ -142,7 +142,7 @@ def use_up_what_it_walked_to(reservations: ReservationStore) -> None:
 
 
 def test_cleared_run_begins_its_search_anew(
-    run: Run, runs: RunStore, reservations: ReservationStore, capfd: pytest.CaptureFixture[str]
+    run: Run, runs: RunStore, reservations: ReservationStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A run whose last choice others have used up meanwhile asks for its first choice again, and says so."""
     walked(run, runs)
@@ -153,7 +153,7 @@ def test_cleared_run_begins_its_search_anew(
     assert (record.choice.zone, record.choice.accelerator_type, record.hunt) == ("us-central1-f", "v2-8", None)
     (mine,) = [entry for entry in reservations.read().entries if entry.run == KEYS[0].name]
     assert (mine.zone, mine.accelerator_type) == ("us-central1-f", "v2-8")
-    assert "begins anew, with spot v2-8 in us-central1-f" in capfd.readouterr().out
+    assert "begins anew, with spot v2-8 in us-central1-f" in caplog.text
 
 
 def test_cleared_run_goes_on_where_its_search_was(run: Run, runs: RunStore) -> None:

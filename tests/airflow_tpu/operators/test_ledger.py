@@ -6,6 +6,7 @@ import csv
 import datetime as dt
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +20,11 @@ from airflow_tpu.cli.main import main
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import closed_path
 from airflow_tpu.core.report.usage_json import LIMIT
-from airflow_tpu.lifecycle.ensure_tpu import Provisioner
-from airflow_tpu.lifecycle.release import close_incarnations, request_delete
-from airflow_tpu.lifecycle.wait import until_gone, until_ready
+from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.ends.deletion import request_delete
+from airflow_tpu.lifecycle.ends.records import close_incarnations
+from airflow_tpu.lifecycle.waits.gone import until_gone
+from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.operators.ledger import USAGE_ASSET, CloudTPUMonthlyReportOperator
 from airflow_tpu.operators.tpu import CloudTPUDeleteOperator
 from airflow_tpu.stores.ledger import LedgerStore
@@ -93,7 +96,7 @@ def test_what_is_no_month_writes_nothing(
 
 async def live(site: Site, client: TPUClient, store: LedgerStore) -> None:
     """One life of a TPU, from the create to the delete, in the ledger and in the cloud."""
-    target = await Provisioner(client, site.runs, store).ensure(site.order(), site.lease())
+    target = await Provisioner(client, replace(site.stores, ledger=store), site.order(), site.lease()).ensure()
     await until_ready(client, target, pace())
     since = dt.datetime.now(dt.UTC)
     record = site.runs.update(site.runs.read(KEY), lambda found: found.with_life(KEY.node_id(1), ready_at=since))

@@ -30,10 +30,12 @@ from airflow_tpu.errors import (
     TPUPreempted,
     TPUVanished,
 )
-from airflow_tpu.lifecycle.ensure_tpu import Provisioner
-from airflow_tpu.lifecycle.incarnation_end import noted_ends
-from airflow_tpu.lifecycle.wait import until_gone, until_ready
+from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.ends.incarnation_end import noted_ends
+from airflow_tpu.lifecycle.waits.gone import until_gone
+from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.operators.run import CloudTPUTrainOperator
+from airflow_tpu.stores.grant_stores import Stores
 from airflow_tpu.stores.grants import store_root
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.runs import RunStore
@@ -87,7 +89,7 @@ async def training(site: Site, client: TPUClient) -> Training:
     root = store_root(site.grant)
     runs, ledger = RunStore(site.storage, root), LedgerStore(site.storage, root)
     record = runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
-    target = await Provisioner(client, runs, ledger).ensure(site.order(), record)
+    target = await Provisioner(client, Stores(runs, ledger, site.reservations), site.order(), record).ensure()
     await until_ready(client, target, pace())
     since = now() - dt.timedelta(minutes=10)
     record = runs.update(record, lambda found: found.with_life(NODE_ID, ready_at=since))

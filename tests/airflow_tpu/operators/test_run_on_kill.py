@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 
 import pytest
@@ -18,17 +19,19 @@ from airflow.sdk.execution_time.comms import CommsDecoder
 from airflow_tpu.clients.runner_session import RunSession
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.run.run_record import RunRecord
-from airflow_tpu.core.run.trigger_context import Watch
+from airflow_tpu.core.run.trigger_context import TriggerContext
 from airflow_tpu.core.tpu.labels import RunKey
-from airflow_tpu.lifecycle.run_context import Workbench
+from airflow_tpu.lifecycle.connections import Connections
+from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.lifecycle.training.follow import RunningJob
 from airflow_tpu.lifecycle.training.launch import launch
 from airflow_tpu.operators.run import CloudTPUTrainOperator
+from airflow_tpu.stores.grant_stores import Stores
 from airflow_tpu.stores.grants import store_root
 from airflow_tpu.stores.runs import RunStore
 from airflow_tpu.triggers.run import CloudTPURunTrigger
 from localcloud.testing import eventually_async
-from tests.airflow_tpu.attempts import ENDLESS, NODE, NODE_ID, bench, ready, script
+from tests.airflow_tpu.attempts import ENDLESS, NODE, NODE_ID, ready, run_context, script
 from tests.airflow_tpu.site import FORM, KEY, Site, pace
 from tests.airflow_tpu.supervisor import Supervisor
 
@@ -45,17 +48,18 @@ NUMBER = 1
 
 
 @pytest.fixture
-async def work(site: Site, client: TPUClient) -> Workbench:
-    """A workbench whose run has a READY TPU."""
-    work = bench(script(site, ENDLESS))
+async def work(site: Site, client: TPUClient) -> RunContext:
+    """A run that has a READY TPU."""
+    work = run_context(script(site, ENDLESS))
     await ready(work, client)
     return work
 
 
-def trigger_of(work: Workbench, record: RunRecord, job: RunningJob) -> CloudTPURunTrigger:
+def trigger_of(work: RunContext, record: RunRecord, job: RunningJob) -> CloudTPURunTrigger:
     """The trigger that follows a training, as a triggerer has made it."""
     until = pace().until.timestamp()
-    watch = Watch(KEY, record.lease.token, work.connections.gcp_conn_id, work.connections.ssh_conn_id, "", 0.1, until)
+    connections = Connections()
+    watch = TriggerContext(KEY, record.lease.token, connections.gcp_conn_id, connections.ssh_conn_id, "", 0.1, until)
     trigger = CloudTPURunTrigger(watch.to_json(), job.to_json())
     trigger.task_instance = TaskInstanceDTO(  # type: ignore[assignment]  # what a triggerer gives it
         id=uuid.uuid4(),
@@ -72,15 +76,15 @@ def trigger_of(work: Workbench, record: RunRecord, job: RunningJob) -> CloudTPUR
     return trigger
 
 
-async def delivered(work: Workbench, job: RunningJob) -> int:
+async def delivered(work: RunContext, job: RunningJob) -> int:
     """Bytes of the log that a follower has acknowledged."""
-    async with RunSession(job.address, work.access.login) as session:
+    async with RunSession(job.address, work.clients.access.login) as session:
         return (await session.status(job.ref)).delivered
 
 
-def take_over(work: Workbench, record: RunRecord) -> None:
+def take_over(work: RunContext, record: RunRecord) -> None:
     """Let a newer attempt take the lease."""
-    work.runs.acquire(KEY, record.zone, record.lease.expires_at)
+    work.stores.runs.acquire(KEY, record.zone, record.lease.expires_at)
 
 
 def processes(site: Site) -> list[int]:
@@ -110,14 +114,14 @@ async def triggerer(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def cancelled(
-    work: Workbench, client: TPUClient, monkeypatch: pytest.MonkeyPatch, state: str | None, taken_over: bool = False
+    work: RunContext, client: TPUClient, monkeypatch: pytest.MonkeyPatch, state: str | None, taken_over: bool = False
 ) -> None:
     """Follow a training in a triggerer, then let the triggerer cancel the trigger as it does when the task is acted on.
 
     :param state: of the task by then.
     :param taken_over: a newer attempt holds the lease by then.
     """
-    record = work.runs.read(KEY)
+    record = work.stores.runs.read(KEY)
     job = await launch(client, work, record, NODE)
     with Supervisor(state) as supervisor:
         async with triggerer(supervisor, monkeypatch) as runner:
@@ -135,7 +139,7 @@ async def cancelled(
 
 @ENDED
 async def test_trigger_of_an_ended_task(
-    site: Site, client: TPUClient, work: Workbench, monkeypatch: pytest.MonkeyPatch, state: str | None
+    site: Site, client: TPUClient, work: RunContext, monkeypatch: pytest.MonkeyPatch, state: str | None
 ) -> None:
     """The triggerer calls ``on_kill``, which asks for the delete of the TPU, once, and the training goes with it."""
     await cancelled(work, client, monkeypatch, state)
@@ -145,7 +149,7 @@ async def test_trigger_of_an_ended_task(
 
 @WANTED
 async def test_trigger_whose_tpu_is_still_wanted(
-    site: Site, client: TPUClient, work: Workbench, monkeypatch: pytest.MonkeyPatch, state: str, taken_over: bool
+    site: Site, client: TPUClient, work: RunContext, monkeypatch: pytest.MonkeyPatch, state: str, taken_over: bool
 ) -> None:
     """A trigger that only moves, a success, and an attempt that a newer one has replaced leave both alone."""
     await cancelled(work, client, monkeypatch, state, taken_over)
@@ -153,7 +157,7 @@ async def test_trigger_whose_tpu_is_still_wanted(
     assert processes(site) != []
 
 
-def kill_task(work: Workbench, record: RunRecord, monkeypatch: pytest.MonkeyPatch, state: str | None) -> None:
+def kill_task(work: RunContext, record: RunRecord, monkeypatch: pytest.MonkeyPatch, state: str | None) -> None:
     """Let a task that has a TPU be ended in its worker, as on SIGTERM.
 
     :param record: as the task has read it when it began.
@@ -169,20 +173,20 @@ def kill_task(work: Workbench, record: RunRecord, monkeypatch: pytest.MonkeyPatc
 
 @ENDED
 async def test_task_that_is_ended_in_its_worker(
-    site: Site, client: TPUClient, work: Workbench, monkeypatch: pytest.MonkeyPatch, state: str | None
+    site: Site, client: TPUClient, work: RunContext, monkeypatch: pytest.MonkeyPatch, state: str | None
 ) -> None:
     """The task asks for the delete of the TPU, once, and does not wait for its end."""
-    kill_task(work, work.runs.read(KEY), monkeypatch, state)
+    kill_task(work, work.stores.runs.read(KEY), monkeypatch, state)
     await eventually_async(partial(states, site), lambda found: found == {})
     assert (len(site.calls("DeleteNode")), site.nodes()) == (1, {})
 
 
 @pytest.mark.parametrize(("state", "taken_over"), [("success", False), ("running", True)], ids=["success", "cleared"])
 async def test_task_whose_tpu_is_still_wanted(
-    site: Site, work: Workbench, monkeypatch: pytest.MonkeyPatch, state: str, taken_over: bool
+    site: Site, work: RunContext, monkeypatch: pytest.MonkeyPatch, state: str, taken_over: bool
 ) -> None:
     """A task that was marked a success, and one that a newer attempt has replaced, leave the TPU alone."""
-    record = work.runs.read(KEY)
+    record = work.stores.runs.read(KEY)
     if taken_over:
         take_over(work, record)
     kill_task(work, record, monkeypatch, state)
@@ -200,23 +204,23 @@ class Silent(RunStore):
         return super().find(key)
 
 
-class Deaf(Workbench):
-    """The workbench of a task whose bucket does not answer."""
+class Deaf(RunContext):
+    """A run whose bucket does not answer."""
 
     @cached_property
-    def runs(self) -> RunStore:
-        """Where the lease is kept."""
-        return Silent(self.storage, store_root(self.grant))
+    def stores(self) -> Stores:
+        """With leases that cannot be read."""
+        return replace(super().stores, runs=Silent(self.clients.storage, store_root(self.grant)))
 
 
 async def test_task_that_is_ended_while_the_bucket_does_not_answer(
-    site: Site, work: Workbench, monkeypatch: pytest.MonkeyPatch
+    site: Site, work: RunContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The question for a newer attempt does not use up the seconds that a killed task has for its one request."""
-    deaf = Deaf(KEY, work.connections, FORM)
-    _ = deaf.runs, deaf.ledger, deaf.storage.get_conn()  # a task has used them by then
+    deaf = Deaf(KEY, FORM, Connections())
+    _ = deaf.stores, deaf.clients.storage.get_conn()  # a task has used them by then
     try:
-        kill_task(deaf, work.runs.read(KEY), monkeypatch, "failed")
+        kill_task(deaf, work.stores.runs.read(KEY), monkeypatch, "failed")
         await eventually_async(partial(states, site), lambda found: found == {})
     finally:
         Silent.answers.set()

@@ -13,7 +13,7 @@ from airflow_tpu.consequences import DELETE_PENDING
 from airflow_tpu.core.ledger.events import Closed
 from airflow_tpu.deadlines import end_overdue
 from airflow_tpu.errors import AccessDenied, LeaseLost, LedgerError
-from airflow_tpu.lifecycle.wait import until_ready
+from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.operators.reaper import CloudTPUReaperOperator
 from airflow_tpu.operators.tpu import CloudTPUDeleteOperator
 from airflow_tpu.stores.grants import load_grant

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_tpu.consequences import BEING_DELETED, MAY_LIVE
 from airflow_tpu.core.run.run_record import Lease, RunRecord
-from airflow_tpu.core.run.trigger_context import Watch
+from airflow_tpu.core.run.trigger_context import TriggerContext
 from airflow_tpu.errors import ConfigError, QuotaExceeded, StockOut
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator
 from airflow_tpu.stores.runs import RunStore
@@ -54,7 +54,7 @@ def asked(site: Site) -> list[str]:
     return [str(call["resource"]).split("/")[3] for call in site.calls("CreateNode")]
 
 
-def test_worker_slot_is_given_up(site: Site, create: Create, runs: RunStore, capfd: pytest.CaptureFixture[str]) -> None:
+def test_worker_slot_is_given_up(site: Site, create: Create, runs: RunStore, caplog: pytest.LogCaptureFixture) -> None:
     """The task is deferred, not asleep; since when it waits is in the lease, so that it survives every process."""
     site.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
     before = now()
@@ -66,8 +66,8 @@ def test_worker_slot_is_given_up(site: Site, create: Create, runs: RunStore, cap
     hunt = runs.read(KEY).hunt
     assert hunt is not None
     assert before <= hunt.since <= now()
-    assert trigger.hunt["resume_at"] > hunt.since.timestamp()
-    assert "waiting for capacity for spot v2-8 in us-central1-f" in capfd.readouterr().out
+    assert trigger.search["resume_at"] > hunt.since.timestamp()
+    assert "waiting for capacity for spot v2-8 in us-central1-f" in caplog.text
     assert site.nodes() == {}
 
 
@@ -78,13 +78,14 @@ def test_wait_ends_with_the_lease(site: Site, create: Create, runs: RunStore, mo
     with pytest.raises(TaskDeferred) as deferred:
         create()
     trigger = cast(CloudTPUCapacityTrigger, deferred.value.trigger)
-    assert trigger.hunt["resume_at"] == runs.read(KEY).lease.expires_at.timestamp()
+    assert trigger.search["resume_at"] == runs.read(KEY).lease.expires_at.timestamp()
 
 
 async def test_trigger_says_what_it_waits_for(capfd: pytest.CaptureFixture[str]) -> None:
     """Since when, next check and deadline are in the log of the deferred task; then it wakes the task."""
     record = RunRecord(KEY, Lease("token", now() + dt.timedelta(hours=1)), ZONE)
-    watch = Watch(KEY, record.lease.token, "google_cloud_default", "ssh", "", 1.0, record.lease.expires_at.timestamp())
+    until = record.lease.expires_at.timestamp()
+    watch = TriggerContext(KEY, record.lease.token, "google_cloud_default", "ssh", "", 1.0, until)
     times = {"since": time.time() - 90, "resume_at": time.time() + 0.3}
     trigger = CloudTPUCapacityTrigger(watch.to_json(), {"what": "capacity for spot v2-8 in here", **times})
     path, arguments = trigger.serialize()

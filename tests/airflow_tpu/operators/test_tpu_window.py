@@ -10,10 +10,11 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
-from airflow_tpu.core.run.trigger_context import Watch, error_event
+from airflow_tpu.core.run.trigger_context import TriggerContext, error_event
 from airflow_tpu.errors import WindowClosed
-from airflow_tpu.lifecycle.incarnation_end import noted_ends
-from airflow_tpu.lifecycle.wait import Pace, until_ready
+from airflow_tpu.lifecycle.ends.incarnation_end import noted_ends
+from airflow_tpu.lifecycle.waits.polling import PollPolicy
+from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator
 from airflow_tpu.stores.grants import store_root
 from airflow_tpu.stores.runs import RunStore
@@ -63,7 +64,7 @@ def closing(runs: RunStore) -> dt.datetime:
 
 
 def test_wait_for_capacity_ends_with_the_window(
-    site: Site, runs: RunStore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    site: Site, runs: RunStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The task wakes when its window closes, however long the pause would be, and says until when it waits."""
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS", "100000")
@@ -71,8 +72,8 @@ def test_wait_for_capacity_ends_with_the_window(
     with pytest.raises(TaskDeferred) as deferred:
         task(**OPEN).execute(context())
     trigger = cast(CloudTPUCapacityTrigger, deferred.value.trigger)
-    assert trigger.hunt["resume_at"] == closing(runs).timestamp() == trigger.watch.closes
-    assert f"giving up at {closing(runs):%Y-%m-%d %H:%M} UTC" in capfd.readouterr().out
+    assert trigger.search["resume_at"] == closing(runs).timestamp() == trigger.watch.closes
+    assert f"giving up at {closing(runs):%Y-%m-%d %H:%M} UTC" in caplog.text
 
 
 def test_closed_window_asks_for_nothing(site: Site, runs: RunStore) -> None:
@@ -87,7 +88,7 @@ def test_tpu_that_comes_too_late_is_given_back(site: Site, runs: RunStore, monke
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS", "0")
     with pytest.raises(TaskDeferred) as deferred:
         task(**OPEN).execute(context())
-    watch = cast(Watch, deferred.value.trigger.watch)
+    watch = cast(TriggerContext, deferred.value.trigger.watch)
     assert (watch.closing, watch.deadline) == (closing(runs), runs.read(KEY).lease.expires_at)
     with pytest.raises(AirflowSkipException, match="no TPU in time"):
         task(**OPEN).execute_ready(context(), error_event(WindowClosed("no TPU in time.")))
@@ -106,8 +107,8 @@ async def test_wait_says_since_when_and_ends_at_the_window(open_site: Open) -> N
     """The line counts from when the wait began in whatever process, and the window's end has an error of its own."""
     site = open_site(latencies=Latencies(creating=600.0))
     async with site.client() as client:
-        target = await site.provisioner(client).ensure(site.order(), site.lease())
+        target = await site.provisioner(client, site.order(), site.lease()).ensure()
         began = now() - dt.timedelta(seconds=300)
-        pace = Pace(0.05, now() + dt.timedelta(hours=1), began, now())
+        pace = PollPolicy(0.05, now() + dt.timedelta(hours=1), began, now())
         with pytest.raises(WindowClosed, match=rf"waiting for .*: \d+ min since {began:%H:%M:%S} UTC"):
             await until_ready(client, target, pace)

@@ -11,8 +11,7 @@ from airflow.sdk import Context
 
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.errors import LedgerError
-from airflow_tpu.lifecycle.ensure_tpu import Provisioner
-from airflow_tpu.lifecycle.wait import until_ready
+from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.operators.reaper import CloudTPUReaperOperator
 from airflow_tpu.operators.tpu import CloudTPUDeleteOperator
 from airflow_tpu.stores.grants import store_root
@@ -30,7 +29,7 @@ async def damaged(site: Site, client: TPUClient) -> Site:
     root = store_root(site.grant)
     runs, ledger = RunStore(site.storage, root), LedgerStore(site.storage, root)
     record = runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
-    await until_ready(client, await Provisioner(client, runs, ledger).ensure(site.order(), record), pace())
+    await until_ready(client, await site.provisioner(client, site.order(), record).ensure(), pace())
     runs.release(KEY)
     (name,) = ledger.names("ledger/incarnations/")
     site.storage.write_json(f"gs://{BUCKET}/{name}", {"event": "opened", "version": 99})

@@ -11,7 +11,7 @@ import pytest
 from airflow_tpu.core.model.model import Champion, Judgement, ModelManifest
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.errors import ConfigError
-from airflow_tpu.lifecycle.model_version import data_objects, revision
+from airflow_tpu.lifecycle.training.model_version import data_objects, revision
 from airflow_tpu.stores.models import ModelStore
 from tests.airflow_tpu.site import BUCKET, ROOT, Site
 

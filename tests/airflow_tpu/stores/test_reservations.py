@@ -24,14 +24,14 @@ from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.errors import GrantUnknown, GrantViolation, TransientError
 from airflow_tpu.hooks.artifacts import ArtifactsHook
-from airflow_tpu.lifecycle.project_snapshot import Census, take_census
-from airflow_tpu.lifecycle.reap import release_forgotten
-from airflow_tpu.lifecycle.target import Target
+from airflow_tpu.lifecycle.ends.forgotten import release_forgotten
+from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, take_snapshot
+from airflow_tpu.lifecycle.waits.target import Target
 from airflow_tpu.stores.reservations import ReservationStore
 from airflow_tpu.stores.runs import RunStore
 from tests.airflow_tpu.site import BUCKET, KEY, ROOT, ZONE, Site, now
 
-NOBODY = Census((), (), ())
+NOBODY = ProjectSnapshot((), (), ())
 ON_DEMAND: dict[str, Any] = {"tier": Tier.ON_DEMAND}  # 5 devices in the grant
 V5E: dict[str, Any] = {"accelerator_type": "v5litepod-4", "zone": "us-central1-a"}  # 64 chips: 16 of these
 
@@ -92,7 +92,7 @@ def test_runs_that_create_at_once_stay_inside_the_grant(site: Site) -> None:
     def create(number: int) -> Target:
         async def ensured() -> Target:
             async with site.client() as client:
-                return await own.provisioner(client).ensure(site.order(**ON_DEMAND), record)
+                return await own.provisioner(client, site.order(**ON_DEMAND), record).ensure()
 
         own = dataclasses.replace(site, storage=ArtifactsHook())
         record = own.lease(RunKey("tpu_train", f"run {number}"))
@@ -190,8 +190,8 @@ def test_reaper_gives_back_what_was_forgotten(site: Site) -> None:
 async def test_reaper_waits_for_the_tpu(site: Site, client: Any) -> None:
     """What a run has reserved stays taken as long as its TPU exists, whatever became of the run."""
     record = site.lease()
-    await site.provisioner(client).ensure(site.order(), record)
-    census = await take_census(client)
+    await site.provisioner(client, site.order(), record).ensure()
+    census = await take_snapshot(client)
     assert release_forgotten(store(), store().read(), {}, census) == []
     assert release_forgotten(store(), store().read(), {}, NOBODY) == [KEY.name]
 

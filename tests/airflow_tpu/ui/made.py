@@ -15,7 +15,7 @@ from airflow_tpu.core.run.run_record import Lease, RunRecord
 from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey, labels
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
-from airflow_tpu.lifecycle.project_snapshot import Census
+from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 from airflow_tpu.ui.parts import Reader
 from airflow_tpu.ui.snapshot import Snapshot
 from tests.airflow_tpu.shipped import GENERATIONS
@@ -93,7 +93,7 @@ def snapshot(
     """Everything could be read, unless changed."""
     fields: dict[str, Any] = {
         "grant": grant(),
-        "census": Census(tuple(nodes), (), ()),
+        "census": ProjectSnapshot(tuple(nodes), (), ()),
         "records": None if records is None else tuple(records),
         "usage": fold(events, CATALOGUE, NOW),
         **changes,

@@ -36,7 +36,7 @@ class Source:
         return Snapshot(NOW + self.reads * dt.timedelta(minutes=1))
 
 
-class Watch:
+class TriggerContext:
     """A clock that goes when it is told to."""
 
     def __init__(self) -> None:
@@ -54,12 +54,12 @@ def source() -> Source:
 
 
 @pytest.fixture
-def watch() -> Watch:
+def watch() -> TriggerContext:
     """A stopped clock."""
-    return Watch()
+    return TriggerContext()
 
 
-def test_a_young_snapshot_is_given_again(source: Source, watch: Watch) -> None:
+def test_a_young_snapshot_is_given_again(source: Source, watch: TriggerContext) -> None:
     """Within its age a snapshot is read once for everybody, after it anew."""
     cache = SnapshotCache(source, watch, max_age=15)
     first = cache.get(30)
@@ -70,7 +70,7 @@ def test_a_young_snapshot_is_given_again(source: Source, watch: Watch) -> None:
     assert source.reads == 2
 
 
-def test_a_slow_source_holds_nobody_up(source: Source, watch: Watch) -> None:
+def test_a_slow_source_holds_nobody_up(source: Source, watch: TriggerContext) -> None:
     """While the first reading is under way there is nothing, later the old snapshot, and one reading at a time."""
     cache = SnapshotCache(source, watch, max_age=15)
     source.open.clear()

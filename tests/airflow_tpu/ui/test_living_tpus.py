@@ -8,7 +8,7 @@ import pytest
 
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
-from airflow_tpu.lifecycle.project_snapshot import Census
+from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 from airflow_tpu.ui.living_tpus import gauges, orphan_table, tpus
 from airflow_tpu.ui.parts import HIDDEN, Reader
 from airflow_tpu.ui.snapshot import Snapshot
@@ -77,8 +77,8 @@ def test_a_dead_tpu_is_neither_used_nor_idle() -> None:
     ("changes", "why"),
     [
         ({"census": None}, "what is alive could not be read"),
-        ({"census": Census((), (), (ZONE,))}, f"{ZONE} did not answer"),
-        ({"census": Census((node("odd", accelerator_type="v9-x"),), (), ())}, "odd (v9-x) cannot be counted"),
+        ({"census": ProjectSnapshot((), (), (ZONE,))}, f"{ZONE} did not answer"),
+        ({"census": ProjectSnapshot((node("odd", accelerator_type="v9-x"),), (), ())}, "odd (v9-x) cannot be counted"),
     ],
 )
 def test_a_gauge_without_knowledge_says_unknown(changes: dict[str, Any], why: str) -> None:
@@ -177,15 +177,15 @@ def test_an_age_that_nobody_knows_is_unknown() -> None:
 
 def test_a_queued_resource_counts_before_its_node_is_there() -> None:
     """A request that waits is shown with its state, and once its node is there only the node is."""
-    waiting = Census((), (queued("q"),), ())
+    waiting = ProjectSnapshot((), (queued("q"),), ())
     assert row(snapshot(census=waiting), "q")["State"]["text"] == "WAITING_FOR_RESOURCES"
-    both = Census((node("q"),), (queued("q", "ACTIVE"),), ())
+    both = ProjectSnapshot((node("q"),), (queued("q", "ACTIVE"),), ())
     assert [cells[1]["text"] for cells in tpus(snapshot(census=both), ALL)["rows"]] == ["READY"]
 
 
 def test_a_zone_without_an_answer_is_named() -> None:
     """An empty list with a silent zone is no proof that nothing is alive."""
-    data = tpus(snapshot(census=Census((), (), (ZONE,))), ALL)
+    data = tpus(snapshot(census=ProjectSnapshot((), (), (ZONE,))), ALL)
     assert "unknown" in data["empty"]
     assert ZONE in data["more"]
 
@@ -211,7 +211,7 @@ def test_a_forgotten_run_is_named_to_those_only_who_see_all() -> None:
 @pytest.mark.parametrize(
     ("expires_at", "records", "reason"),
     [
-        (NOW + HOUR, [], "nobody holds a lease on it"),
+        (NOW + HOUR, [], "no run holds a lease on it"),
         (NOW - HOUR, [record(expires_at=NOW - HOUR)], "its lease ended 2026-11-20 11:00 UTC"),
     ],
 )

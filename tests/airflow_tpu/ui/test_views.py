@@ -10,7 +10,7 @@ import pytest
 
 from airflow_tpu.core.ledger.events import EndReason
 from airflow_tpu.core.tpu.labels import RunKey
-from airflow_tpu.lifecycle.project_snapshot import Census
+from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 from airflow_tpu.ui.parts import Reader
 from airflow_tpu.ui.snapshot import Snapshot
 from airflow_tpu.ui.views import page
@@ -83,7 +83,7 @@ def test_trouble_has_a_tone() -> None:
 
 def test_a_silent_zone_makes_counts_a_minimum() -> None:
     """With a zone that did not answer the page counts *or more*."""
-    found = tiles(snapshot(census=Census((node("one"),), (), (ZONE,))))
+    found = tiles(snapshot(census=ProjectSnapshot((node("one"),), (), (ZONE,))))
     assert (found["TPUs now"][0], found["Orphans"][0]) == ("1 or more", "0 or more")
 
 

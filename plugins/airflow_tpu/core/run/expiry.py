@@ -48,7 +48,7 @@ class LeaseState:
 
 
 @dataclass(frozen=True)
-class Sentence:
+class Deletion:
     """A resource that is to be deleted, and why.
 
     :param name: which.
@@ -61,13 +61,15 @@ class Sentence:
     reason: str
 
 
-def condemn(living: Iterable[Living], leases: Mapping[str, LeaseState] | None, now: dt.datetime) -> list[Sentence]:
+def select_expired(
+    living: Iterable[Living], leases: Mapping[str, LeaseState] | None, now: dt.datetime
+) -> list[Deletion]:
     """Decide what must go: only what carries our label, and only what has no right left.
 
     :param living: nodes and queued resources of the whole project.
-    :param leases: by digest of the run, read *after* the census: a lease is there before its TPU, so a TPU without one
-        has been forgotten. None if they could not be read: then the TPU's own label decides, and the want of a lease
-        condemns nothing.
+    :param leases: by digest of the run, read *after* the snapshot: a lease is there before its TPU, so a TPU without
+        one has been forgotten. None if they could not be read: then the TPU's own label decides, and a TPU without a
+        lease stays.
     :param now: the instant to judge at.
     """
     living = tuple(living)
@@ -82,12 +84,12 @@ def condemn(living: Iterable[Living], leases: Mapping[str, LeaseState] | None, n
             # A create that was on its way while a newer attempt took over can no longer be called back.
             reason = f"incarnation {newest[run]} of its run has taken its place"
         if reason:
-            found.append(Sentence(item.name, run, reason))
+            found.append(Deletion(item.name, run, reason))
     return found
 
 
 def is_over(lease: LeaseState | None, now: dt.datetime) -> bool:
-    """Whether the run of a lease will ask for nothing any more; False as long as nobody can say."""
+    """Whether the run of a lease will ask for nothing any more; False as long as that is unknown."""
     if lease is None or lease.expires_at <= now:
         return True
     return lease.run_is_over
@@ -117,7 +119,7 @@ def _reason(item: Living, lease: LeaseState | None, now: dt.datetime) -> str:
     if expired:
         return expired
     if lease is None:
-        return "nobody holds a lease on it"
+        return "no run holds a lease on it"
     if lease.run_state == "":
         return "its DAG run no longer exists"
     if lease.run_state in RUN_OVER:

@@ -13,8 +13,8 @@ from airflow_tpu.core.tpu.labels import RunKey
 
 
 @dataclass(frozen=True)
-class Watch:
-    """Identity, connections and absolute times of a wait; a restarted trigger goes on with the same ones.
+class TriggerContext:
+    """Identity, connections and absolute times of a wait; a restarted trigger keeps them.
 
     :param key: whose TPU.
     :param token: the attempt's token; ``on_kill`` deletes only what carries it.
@@ -25,7 +25,7 @@ class Watch:
     :param until: epoch at which the wait is given up.
     :param event_after: epoch before which no event may fire.
     :param since: epoch at which the wait began, 0 for when the trigger did.
-    :param closes: epoch from which on a TPU that is not READY is wanted no more, 0 for never.
+    :param closes: epoch by which a TPU has to be READY for the run to wait on, 0 for no such limit.
     """
 
     key: RunKey
@@ -59,7 +59,7 @@ class Watch:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Watch:
+    def from_json(cls, data: Mapping[str, Any]) -> TriggerContext:
         """Inverse of :meth:`to_json`."""
         return cls(**{**data, "key": RunKey(**data["key"])})
 

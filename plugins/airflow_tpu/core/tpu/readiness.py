@@ -40,12 +40,12 @@ class Sighting:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Outcome of a sighting: ready, an error, or a reason to wait; sick is a node that is there and not well."""
+    """Outcome of a sighting: ready, an error, or a reason to wait; unhealthy is a node that is there and not well."""
 
     ready: TPUView | None = None
     error: TPUError | None = None
     waiting_for: str = ""
-    sick: bool = False
+    unhealthy: bool = False
 
 
 def judge(seen: Sighting) -> Judgement:
@@ -58,8 +58,8 @@ def judge(seen: Sighting) -> Judgement:
     error = _queued_error(seen) or _node_error(seen) or seen.operation_error
     if error is not None:
         return Judgement(error=error)
-    sick = seen.node is not None and seen.node.phase is Phase.UNHEALTHY
-    return Judgement(waiting_for=_reason(seen), sick=sick)
+    unhealthy = seen.node is not None and seen.node.phase is Phase.UNHEALTHY
+    return Judgement(waiting_for=_reason(seen), unhealthy=unhealthy)
 
 
 def _queued_error(seen: Sighting) -> TPUError | None:

@@ -23,13 +23,14 @@ from airflow_tpu.errors import (
     TPULost,
     UploadIncomplete,
 )
-from airflow_tpu.lifecycle.reachability import REACHED
 from airflow_tpu.lifecycle.training.launch import locate
-from airflow_tpu.lifecycle.wait import Pace, Patience
+from airflow_tpu.lifecycle.waits.polling import PollLoop, PollPolicy
+from airflow_tpu.lifecycle.waits.reachability import REACHED
 
 if TYPE_CHECKING:
+    from airflow_tpu.clients.tpu_api import TPUClient
     from airflow_tpu.core.run.run_record import RunRecord
-    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.lifecycle.run_context import RunContext
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 _REFUSAL = re.compile(r": 40[13] ")
 
 SAVE_SECONDS = 600.0
-"""How long a delete waits for what nobody has copied."""
+"""How long a delete waits for the copy of what no task has copied."""
 
 
 @dataclass(frozen=True)
@@ -77,68 +78,74 @@ class Collected:
         return sum(1 for file in self.manifest.files if file.path.startswith(f"{protocol.OUTPUT_DIR}/"))
 
 
-async def collect(bench: Workbench, record: RunRecord, uri: str) -> Collected:
+async def collect(client: TPUClient, run: RunContext, record: RunRecord, uri: str) -> Collected:
     """Push the last attempt's output and log from the worker to the bucket.
 
-    :param bench: hooks and stores.
+    :param client: the Cloud TPU API.
+    :param run: clients and stores.
     :param record: names node and attempt.
     :param uri: where to.
     :return: what was pushed, as the worker lists it.
     :raises ArtifactsLost: the node is gone.
     :raises RemoteError: the worker cannot be reached or refused.
     """
-    node = bench.attempt_node(record)
-    patience = Patience(Pace(protocol.HEARTBEAT_SECS, record.lease.expires_at), bench.runs.clock)
-    async with bench.tpu.client() as client:
-        try:
-            job = await locate(client, bench, node, RunRef(record.key.name, record.attempt))
-        except TPULost as error:
-            raise ArtifactsLost(f"{error} What was not in the bucket is lost with it.") from error
-        async with RunSession(job.address, bench.access.login, REACHED) as session:
-            async for message in session.push(job.ref, uri):
-                if isinstance(message, Pushed):
-                    return _collected(message.manifest)
-                patience.say("the upload", f"{message.done} of {message.total} file(s) done")
+    node = run.attempt_node(record)
+    loop = PollLoop(PollPolicy(protocol.HEARTBEAT_SECS, record.lease.expires_at), run.clock)
+    try:
+        job = await locate(client, run, node, RunRef(record.key.name, record.attempt))
+    except TPULost as error:
+        raise ArtifactsLost(f"{error} What was not in the bucket is lost with it.") from error
+    async with RunSession(job.address, run.clients.access.login, REACHED) as session:
+        async for message in session.push(job.ref, uri):
+            if isinstance(message, Pushed):
+                return _collected(message.manifest)
+            loop.say("the upload", f"{message.done} of {message.total} file(s) done")
     raise ConnectionFailed(f"the push from {node} ended without a manifest")
 
 
-def save_rest(bench: Workbench) -> None:
-    """Bring to the bucket what no task has: whoever declares a whole run over takes its *copy* away.
+def save_rest(run: RunContext) -> None:
+    """Bring to the bucket what no task has: a person who marks a whole run takes its *copy* away.
 
-    :param bench: hooks and stores.
+    :param run: clients and stores.
     :raises ArtifactsLost: the TPU has gone first.
     :raises TPUError: the worker cannot be reached or refused.
     :raises UploadIncomplete: it took longer than :data:`SAVE_SECONDS`.
     """
-    record = bench.runs.find(bench.key)
+    record = run.stores.runs.find(run.key)
     if record is None or not record.attempt_node:
         return
-    uri = artifacts_uri(bench.conf, record.key.name, record.attempt)
-    if brought(bench, uri) is None:
-        _ = bench.access  # connections are read before the event loop runs
+    uri = artifacts_uri(run.conf, record.key.name, record.attempt)
+    if brought(run, uri) is None:
+        _ = run.clients.access  # connections are read before the event loop runs
         try:
-            asyncio.run(asyncio.wait_for(collect(bench, record, uri), SAVE_SECONDS)).tell(uri)
+            run.clients.tpu.run(lambda client: _collect_within(client, run, record, uri)).tell(uri)
         except TimeoutError as error:
             raise UploadIncomplete(f"after {SAVE_SECONDS:.0f} s the upload to {uri} had not ended") from error
 
 
-def brought(bench: Workbench, uri: str) -> Collected | None:
+async def _collect_within(client: TPUClient, run: RunContext, record: RunRecord, uri: str) -> Collected:
+    return await asyncio.wait_for(collect(client, run, record, uri), SAVE_SECONDS)
+
+
+def brought(run: RunContext, uri: str) -> Collected | None:
     """What an earlier push of the same attempt has brought to the bucket, for when its TPU is gone.
 
     :return: None unless all of it is there: the manifest is written last, and names what did not arrive.
     """
-    stored = bench.storage.read_json(f"{uri}/{protocol.MANIFEST_FILE}")
+    stored = run.clients.storage.read_json(f"{uri}/{protocol.MANIFEST_FILE}")
     found = None if stored is None else _collected(stored.data)
     return None if found is None or found.failed else found
 
 
-def confirm(bench: Workbench, manifest: Manifest, uri: str) -> None:
+def confirm(run: RunContext, manifest: Manifest, uri: str) -> None:
     """Compare count, sizes and checksums in the bucket with the manifest.
 
     :raises ChecksumMismatch: something differs or is missing; every difference is named.
     """
     prefix = uri.removeprefix("gs://").partition("/")[2] + "/"
-    problems = verify(manifest, {item.name.removeprefix(prefix): item for item in bench.storage.listing(f"{uri}/")})
+    problems = verify(
+        manifest, {item.name.removeprefix(prefix): item for item in run.clients.storage.listing(f"{uri}/")}
+    )
     if problems:
         raise ChecksumMismatch(f"{uri} differs from its manifest:\n" + "\n".join(f"  - {text}" for text in problems))
 

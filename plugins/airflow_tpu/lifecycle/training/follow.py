@@ -36,9 +36,8 @@ from airflow_tpu.errors import (
     RunInterrupted,
     TransientError,
 )
-from airflow_tpu.lifecycle.loss import lost_state
-from airflow_tpu.lifecycle.reachability import ONE_TRY, worker_addresses
-from airflow_tpu.lifecycle.wait import until_lost
+from airflow_tpu.lifecycle.waits.loss import lost_state, until_lost
+from airflow_tpu.lifecycle.waits.reachability import ONE_TRY, worker_addresses
 
 if TYPE_CHECKING:
     from airflow_tpu.clients.ssh import Login
@@ -203,7 +202,7 @@ class Follower:
         pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)] * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
         self._failures += 1
         wait = Wait(self._silent_since, min(until + OVERTIME, self._silent_since + UNREACHABLE_LIMIT))
-        log.info("lost sight of the run (%s); it goes on. %s", error, wait.line("a sign of life", now, pause))
+        log.info("connection lost; the run continues, reconnecting (%s). %s", error, wait.line("an answer", now, pause))
         await asyncio.sleep(pause)
 
     async def _relocate(self) -> bool:
@@ -219,7 +218,7 @@ class Follower:
             return False
         if not found or found[0] == old or (old.host_key and not found[0].host_key):
             return False
-        log.info("worker 0 is at %s now", found[0])
+        log.info("worker 0 has moved to %s: reconnecting there", found[0])
         self.job = replace(self.job, address=found[0])
         return True
 

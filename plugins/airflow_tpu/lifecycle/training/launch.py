@@ -14,9 +14,9 @@ from airflow_tpu.core.run.job import RunRef
 from airflow_tpu.core.run.plan import Attempt, plan_job
 from airflow_tpu.errors import ConfigError, ConnectionFailed, Fault
 from airflow_tpu.hooks.artifacts import split_uri
-from airflow_tpu.lifecycle.loss import living
-from airflow_tpu.lifecycle.reachability import REACHED, worker_addresses
 from airflow_tpu.lifecycle.training.follow import RunningJob
+from airflow_tpu.lifecycle.waits.loss import living
+from airflow_tpu.lifecycle.waits.reachability import REACHED, worker_addresses
 
 if TYPE_CHECKING:
     from airflow_tpu.clients.ssh import WorkerAddress
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.core.tpu.spec import TPUView
-    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.lifecycle.run_context import RunContext
 
 log = logging.getLogger(__name__)
 
 
-def build_bundle(bench: Workbench) -> Bundle:
+def build_bundle(run: RunContext) -> Bundle:
     """Collect the script, its neighbours and its requirements.
 
     :raises ConfigError: a file is missing, or may not be read.
     """
     from google.api_core.exceptions import Forbidden, NotFound
 
-    conf, train = bench.conf, settings.include_dir() / "train"
+    conf, train = run.conf, settings.include_dir() / "train"
     requirements = train / conf.requirements if conf.requirements else None
     if not conf.script.startswith("gs://"):
         return Bundle.build(train / conf.script, train, requirements)
@@ -44,30 +44,30 @@ def build_bundle(bench: Workbench) -> Bundle:
     with tempfile.TemporaryDirectory(prefix="airflow-tpu-") as folder:
         script = Path(folder) / Path(name).name
         try:
-            bench.storage.download(bucket_name=bucket, object_name=name, filename=str(script))
+            run.clients.storage.download(bucket_name=bucket, object_name=name, filename=str(script))
         except (Forbidden, NotFound) as error:
             problem = "there is no such object" if isinstance(error, NotFound) else "may not be read"
             raise ConfigError([Fault("script", conf.script, problem)], "the bundle") from error
         return Bundle.build(script, Path(folder), requirements)
 
 
-async def locate(client: TPUClient, bench: Workbench, node: ResourceName, ref: RunRef) -> RunningJob:
+async def locate(client: TPUClient, run: RunContext, node: ResourceName, ref: RunRef) -> RunningJob:
     """Address of worker 0 as it is now: maintenance may have changed it.
 
     :raises TPULost: the node is gone or going.
     :raises ConnectionFailed: it has no address at the moment.
     """
-    return RunningJob(node, await _address(client, bench, await living(client, node)), ref)
+    return RunningJob(node, await _address(client, run, await living(client, node)), ref)
 
 
-async def _address(client: TPUClient, bench: Workbench, view: TPUView) -> WorkerAddress:
-    addresses = await worker_addresses(client, view, bench.tpu.options)
+async def _address(client: TPUClient, run: RunContext, view: TPUView) -> WorkerAddress:
+    addresses = await worker_addresses(client, view, run.clients.access.options)
     if not addresses:
         raise ConnectionFailed(f"{view.name} shows no address at the moment: it is being repaired or rebooted")
     return addresses[0]
 
 
-async def attach(client: TPUClient, bench: Workbench, record: RunRecord, node: ResourceName) -> RunningJob | None:
+async def attach(client: TPUClient, run: RunContext, record: RunRecord, node: ResourceName) -> RunningJob | None:
     """The attempt that an earlier try of this task left running (or finished) on this very node.
 
     A lease that was taken again may end later than the worker was told: then it is told.
@@ -76,8 +76,8 @@ async def attach(client: TPUClient, bench: Workbench, record: RunRecord, node: R
     """
     if record.attempt == 0 or record.attempt_node != node.id:
         return None
-    job = await locate(client, bench, node, RunRef(record.key.name, record.attempt))
-    async with RunSession(job.address, bench.access.login, REACHED) as session:
+    job = await locate(client, run, node, RunRef(record.key.name, record.attempt))
+    async with RunSession(job.address, run.clients.access.login, REACHED) as session:
         status = await session.status(job.ref)
         if status.state == "running" and status.deadline and status.deadline < record.lease.expires_at.timestamp():
             await session.extend(job.ref, record.lease.expires_at.timestamp())
@@ -88,22 +88,22 @@ async def attach(client: TPUClient, bench: Workbench, record: RunRecord, node: R
     return None
 
 
-async def launch(client: TPUClient, bench: Workbench, record: RunRecord, node: ResourceName) -> RunningJob:
+async def launch(client: TPUClient, run: RunContext, record: RunRecord, node: ResourceName) -> RunningJob:
     """Ship the bundle and start the next attempt; its number is written down before it starts.
 
     :raises RemoteError: the worker refused.
     """
-    bundle = build_bundle(bench)
+    bundle = build_bundle(run)
     node_id = node.id
-    record = bench.runs.update(record, lambda current: current.next_attempt(node_id, client.clock.now()))
-    champion = bench.models.champion() if bench.conf.model else None
+    record = run.stores.runs.update(record, lambda current: current.next_attempt(node_id, client.clock.now()))
+    champion = run.models.champion() if run.conf.model else None
     baseline = champion.artifacts_uri if champion else ""
     view = await living(client, node)
-    job = RunningJob(node, await _address(client, bench, view), RunRef(record.key.name, record.attempt))
+    job = RunningJob(node, await _address(client, run, view), RunRef(record.key.name, record.attempt))
     own = view.queued_resource or view.name
     attempt = Attempt(record.key.name, record.attempt, record.lease.expires_at, baseline, str(own))
-    spec = plan_job(bench.conf, bench.accelerator_of(record), bundle, attempt)
-    async with RunSession(job.address, bench.access.login, REACHED) as session:
+    spec = plan_job(run.conf, run.request.accelerator_of(record), bundle, attempt)
+    async with RunSession(job.address, run.clients.access.login, REACHED) as session:
         started = await session.start(spec, bundle)
     log.info("attempt %d of %s runs as process %s on %s", record.attempt, record.key.name, started.pid, node_id)
     return job

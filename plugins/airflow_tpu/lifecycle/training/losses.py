@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.errors import BudgetExhausted, TPUError
-    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.lifecycle.run_context import RunContext
 
 # A manifest is written last: a folder that has one is complete.
 _COMPLETE = re.compile(f"/{protocol.CHECKPOINT_FOLDER}/{re.escape(protocol.CHECKPOINT_MANIFEST)}$")
@@ -37,10 +37,10 @@ class Ended:
     reached: Reached = field(default_factory=Reached)
 
 
-def spend(bench: Workbench, record: RunRecord, ended: Ended) -> tuple[Interruption, BudgetExhausted | None] | None:
+def spend(run: RunContext, record: RunRecord, ended: Ended) -> tuple[Interruption, BudgetExhausted | None] | None:
     """Count how an attempt ended, and say when it was once too often.
 
-    :param bench: hooks and stores.
+    :param run: clients and stores.
     :param record: of the run, as this attempt knows it.
     :param ended: how the attempt ended.
     :return: None if it is no loss; else what it has cost, and the error that ends the run, None while one more attempt
@@ -49,13 +49,13 @@ def spend(bench: Workbench, record: RunRecord, ended: Ended) -> tuple[Interrupti
     error = ended.error
     if not counts(error):
         return None
-    safe = newest_checkpoint(bench)
+    safe = newest_checkpoint(run)
     step = safe.safe_step
-    record = bench.runs.update(record, lambda now: replace(now, spent=now.spent.after(error, step)))
+    record = run.stores.runs.update(record, lambda now: replace(now, spent=now.spent.after(error, step)))
     interruption = Interruption(
         reason=type(error).__name__,
         number=record.spent.losses,
-        allowed=bench.conf.max_preemptions,
+        allowed=run.conf.max_preemptions,
         step=ended.reached.step,
         safe_step=step,
         lost_seconds=lost_seconds(ended.at, record.attempt_at, safe.safe_at or ended.reached.safe_at),
@@ -63,14 +63,14 @@ def spend(bench: Workbench, record: RunRecord, ended: Ended) -> tuple[Interrupti
     return interruption, record.spent.verdict(error, interruption.allowed, checkpoints=step is not None)
 
 
-def newest_checkpoint(bench: Workbench) -> Reached:
+def newest_checkpoint(run: RunContext) -> Reached:
     """Training steps and age of the run's newest complete checkpoint in the bucket; nothing is known without one."""
-    listing = bench.storage.listing(f"{checkpoints_uri(bench.conf, bench.key.name)}/")
+    listing = run.clients.storage.listing(f"{checkpoints_uri(run.conf, run.key.name)}/")
     steps = {int(found[2]): info.name for info in listing if (found := _COMPLETE.search(info.name))}
     if not steps:
         return Reached()
     step = max(steps)
-    bucket, _ = split_uri(bench.conf.artifacts_uri)
-    manifest = bench.storage.read_json(f"gs://{bucket}/{steps[step]}")
+    bucket, _ = split_uri(run.conf.artifacts_uri)
+    manifest = run.clients.storage.read_json(f"gs://{bucket}/{steps[step]}")
     created = manifest.data.get("created") if manifest is not None else None
     return Reached(safe_step=step, safe_at=created if isinstance(created, int | float) else None)

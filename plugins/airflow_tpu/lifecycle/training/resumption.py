@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from airflow_tpu.core.run.result import RunResult
-    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.lifecycle.run_context import RunContext
 
 log = logging.getLogger(__name__)
 
 
-def tell_resumption(bench: Workbench, result: RunResult, write: Callable[[str], None]) -> None:
+def tell_resumption(run: RunContext, result: RunResult, write: Callable[[str], None]) -> None:
     """Say where the attempt resumed, with the lost seconds if the ledger knows when the TPU before it ended.
 
-    :param bench: hooks and stores.
+    :param run: clients and stores.
     :param result: of the attempt.
     :param write: gets the line, if there is one.
     """
     if result.resumed_attempt is not None:
-        write(resumption(result, _ends(bench)))
+        write(resumption(result, _ends(run)))
 
 
-def _ends(bench: Workbench) -> list[dt.datetime]:
+def _ends(run: RunContext) -> list[dt.datetime]:
     """It is only for the log: a ledger that cannot be read now changes nothing."""
     try:
-        events = bench.ledger.events(bench.key)
+        events = run.stores.ledger.events(run.key)
     except TPUError as error:
         log.warning("how much work was lost is not known: %s", error)
         return []

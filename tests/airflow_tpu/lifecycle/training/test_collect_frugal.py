@@ -13,7 +13,7 @@ from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.lifecycle.training.collect import collect
 from airflow_tpu.lifecycle.training.follow import Follower
 from airflow_tpu.lifecycle.training.launch import launch
-from tests.airflow_tpu.attempts import NODE, bench, ready, script
+from tests.airflow_tpu.attempts import NODE, ready, run_context, script
 from tests.airflow_tpu.site import BUCKET, KEY, Site, pace
 
 pytestmark = pytest.mark.slow
@@ -58,25 +58,25 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 async def test_following_a_run_takes_one_connection(site: Site, client: TPUClient) -> None:
     """However much a run prints, its follower logs in once and is told what is new."""
-    work = bench(script(site, CHATTY))
+    work = run_context(script(site, CHATTY))
     job = await launch(client, work, await ready(work, client), NODE)
     turnstile, lines = Turnstile(job.address), list[str]()
     async with await turnstile.open() as server:
         host, port = server.sockets[0].getsockname()
         job = replace(job, address=replace(job.address, host=host, port=port))
-        await Follower(client, work.access.login, job, lines.append).until_finished(pace().until)
+        await Follower(client, work.clients.access.login, job, lines.append).until_finished(pace().until)
     assert (len(lines), turnstile.passed) == (LINES, 1)
 
 
 async def test_no_object_is_rewritten_while_a_script_prints(site: Site, client: TPUClient) -> None:
     """Each object that a run leaves in the bucket has been written once; the bucket would keep what was overwritten."""
-    work = bench(script(site, CHATTY))
+    work = run_context(script(site, CHATTY))
     job = await launch(client, work, await ready(work, client), NODE)
-    await Follower(client, work.access.login, job, lambda _: None).until_finished(pace().until)
+    await Follower(client, work.clients.access.login, job, lambda _: None).until_finished(pace().until)
     below = f"gs://{BUCKET}/runs/"
-    collected = await collect(work, work.runs.read(KEY), f"{below}{KEY.name}/attempt-1")
+    collected = await collect(client, work, work.stores.runs.read(KEY), f"{below}{KEY.name}/attempt-1")
     assert "log.txt" in {file.path for file in collected.manifest.files}
-    assert work.storage.soft_deleted(below) == 0
+    assert work.clients.storage.soft_deleted(below) == 0
     name = f"runs/{KEY.name}/attempt-1/log.txt"
-    work.storage.get_conn().bucket(BUCKET).blob(name).upload_from_string("once more")
-    assert work.storage.soft_deleted(below)
+    work.clients.storage.get_conn().bucket(BUCKET).blob(name).upload_from_string("once more")
+    assert work.clients.storage.soft_deleted(below)

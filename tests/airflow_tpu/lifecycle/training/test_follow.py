@@ -17,8 +17,8 @@ from airflow_tpu.core.run.bundle import Bundle
 from airflow_tpu.core.run.job import JobSpec, RunRef
 from airflow_tpu.core.run.result import RunResult
 from airflow_tpu.errors import DeadlineExceeded, RunInterrupted, TPULost, TPUPreempted
-from airflow_tpu.lifecycle.reachability import ONE_TRY, arrive
 from airflow_tpu.lifecycle.training.follow import OVERTIME, Follower, RunningJob
+from airflow_tpu.lifecycle.waits.reachability import ONE_TRY, arrive
 from localcloud.vm.worker.interface import Worker
 from tests.airflow_tpu.conftest import Open
 from tests.airflow_tpu.site import KEY, Site, now, pace
@@ -69,7 +69,7 @@ def later() -> dt.datetime:
 
 async def started(site: Site, client: TPUClient, script: str = SCRIPT) -> RunningJob:
     """A READY node on which a script runs."""
-    target = await site.provisioner(client).ensure(site.order(), site.lease())
+    target = await site.provisioner(client, site.order(), site.lease()).ensure()
     arrival, (address,) = await arrive(client, target, site.access, pace())
     job = JobSpec(KEY.name, 1, ("python3", "-u", "-c", script), environment={"PYTHONIOENCODING": "utf-8"})
     async with RunSession(address, site.login) as session:

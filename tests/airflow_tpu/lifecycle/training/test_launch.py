@@ -12,12 +12,12 @@ from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.run.job import RunRef
 from airflow_tpu.core.run.plan import artifacts_uri
 from airflow_tpu.errors import AccessDenied, ArtifactsLost, ConfigError, ConnectionFailed, TPUPreempted, TPUVanished
-from airflow_tpu.lifecycle.run_context import Workbench
+from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.lifecycle.training.collect import brought, collect, confirm, save_rest
 from airflow_tpu.lifecycle.training.follow import Follower, RunningJob
 from airflow_tpu.lifecycle.training.launch import attach, build_bundle, launch, locate
-from airflow_tpu.lifecycle.wait import until_gone
-from tests.airflow_tpu.attempts import ENDLESS, NODE, NODE_ID, bench, ready, script
+from airflow_tpu.lifecycle.waits.gone import until_gone
+from tests.airflow_tpu.attempts import ENDLESS, NODE, NODE_ID, ready, run_context, script
 from tests.airflow_tpu.site import BUCKET, KEY, Site, pace
 
 pytestmark = pytest.mark.slow
@@ -25,50 +25,50 @@ pytestmark = pytest.mark.slow
 URI = f"gs://{BUCKET}/results"
 
 
-async def finished(work: Workbench, client: TPUClient, job: RunningJob) -> Any:
+async def finished(work: RunContext, client: TPUClient, job: RunningJob) -> Any:
     """Follow a run to its end."""
     lines: list[str] = []
-    return await Follower(client, work.access.login, job, lines.append).until_finished(pace().until)
+    return await Follower(client, work.clients.access.login, job, lines.append).until_finished(pace().until)
 
 
 async def test_attempt_is_found_again_while_it_runs(site: Site, client: TPUClient) -> None:
     """A second try of the task attaches to the run that is there and starts none."""
-    work = bench(script(site, ENDLESS))
+    work = run_context(script(site, ENDLESS))
     record = await ready(work, client)
     assert await attach(client, work, record, NODE) is None
     job = await launch(client, work, record, NODE)
-    again = await attach(client, work, work.runs.read(KEY), NODE)
+    again = await attach(client, work, work.stores.runs.read(KEY), NODE)
     assert again == job
-    assert work.runs.read(KEY).attempt == 1
+    assert work.stores.runs.read(KEY).attempt == 1
 
 
 async def test_attempt_that_ended_badly_is_not_attached_to(site: Site, client: TPUClient) -> None:
     """After a failure the next try starts an attempt of its own; after a success it takes the result."""
-    work = bench(script(site, "import os, sys\nsys.exit(int(os.environ['TRC_ATTEMPT']) == 1)\n"))
+    work = run_context(script(site, "import os, sys\nsys.exit(int(os.environ['TRC_ATTEMPT']) == 1)\n"))
     record = await ready(work, client)
     first = await finished(work, client, await launch(client, work, record, NODE))
     assert first.exit_code == 1
-    assert await attach(client, work, work.runs.read(KEY), NODE) is None
-    second = await launch(client, work, work.runs.read(KEY), NODE)
+    assert await attach(client, work, work.stores.runs.read(KEY), NODE) is None
+    second = await launch(client, work, work.stores.runs.read(KEY), NODE)
     assert (await finished(work, client, second)).exit_code == 0
-    assert await attach(client, work, work.runs.read(KEY), NODE) == second
+    assert await attach(client, work, work.stores.runs.read(KEY), NODE) == second
     assert second.ref == RunRef(KEY.name, 2)
 
 
 async def test_attempt_on_a_lost_node_is_not_looked_for(site: Site, client: TPUClient) -> None:
     """An attempt belongs to the incarnation it was started on."""
-    work = bench()
+    work = run_context()
     record = await ready(work, client)
     await launch(client, work, record, NODE)
-    assert await attach(client, work, work.runs.read(KEY), replace(NODE, id=KEY.node_id(2))) is None
+    assert await attach(client, work, work.stores.runs.read(KEY), replace(NODE, id=KEY.node_id(2))) is None
 
 
 async def test_output_is_pushed_and_confirmed(site: Site, client: TPUClient) -> None:
     """Log and output arrive, counted apart, and the bucket agrees with the manifest."""
-    work = bench()
+    work = run_context()
     record = await ready(work, client)
     await finished(work, client, await launch(client, work, record, NODE))
-    collected = await collect(work, work.runs.read(KEY), URI)
+    collected = await collect(client, work, work.stores.runs.read(KEY), URI)
     assert collected.outputs == 1
     assert {file.path for file in collected.manifest.files} == {"output/hello-0.txt", "log.txt"}
     confirm(work, collected.manifest, URI)
@@ -76,33 +76,33 @@ async def test_output_is_pushed_and_confirmed(site: Site, client: TPUClient) -> 
 
 async def test_output_that_the_bucket_refuses(site: Site, client: TPUClient) -> None:
     """A file that did not arrive is named, and nothing may go on as if it had."""
-    work = bench()
+    work = run_context()
     record = await ready(work, client)
     await finished(work, client, await launch(client, work, record, NODE))
     refusal = {"point": "gcs.request", "match": {"object": "*/output/*", "method": "P*"}, "times": 100}
     site.cloud.cloud.faults.add({**refusal, "params": {"action": "403"}})
-    collected = await collect(work, work.runs.read(KEY), URI)
+    collected = await collect(client, work, work.stores.runs.read(KEY), URI)
     with pytest.raises(AccessDenied, match=r"1 file\(s\) could not be uploaded .*\n  - output/hello-0.txt: 403"):
         collected.check(URI)
 
 
 async def test_node_that_was_preempted_meanwhile(site: Site, client: TPUClient) -> None:
     """Between READY and the start a TPU can go: that is a preemption, and after a run a loss of what it made."""
-    work = bench()
+    work = run_context()
     await ready(work, client)
-    record = work.runs.update(work.runs.read(KEY), lambda found: found.next_attempt(NODE_ID))
+    record = work.stores.runs.update(work.stores.runs.read(KEY), lambda found: found.next_attempt(NODE_ID))
     site.cloud.preempt(NODE_ID)
     with pytest.raises(TPUPreempted):
         await attach(client, work, record, NODE)
     with pytest.raises(TPUPreempted):
         await launch(client, work, record, NODE)
     with pytest.raises(ArtifactsLost, match="lost with it"):
-        await collect(work, record, URI)
+        await collect(client, work, record, URI)
 
 
 async def test_node_that_somebody_deleted(site: Site, client: TPUClient) -> None:
     """A node that the API no longer knows has vanished."""
-    work = bench()
+    work = run_context()
     await ready(work, client)
     await client.delete_node(NODE)
     await until_gone(client, KEY, pace())
@@ -112,7 +112,7 @@ async def test_node_that_somebody_deleted(site: Site, client: TPUClient) -> None
 
 async def test_node_without_an_address(site: Site, client: TPUClient) -> None:
     """A READY node that shows no address at the moment is a connection to be tried again."""
-    work = bench()
+    work = run_context()
     await ready(work, client)
     site.cloud.call(lambda: setattr(site.cloud.cloud.state.node(NODE_ID), "machines", ()))
     with pytest.raises(ConnectionFailed, match="no address"):
@@ -124,7 +124,7 @@ async def test_node_without_an_address(site: Site, client: TPUClient) -> None:
 async def test_missing_script_is_a_fault_of_the_form(missing: str) -> None:
     """A script that is not there is named, whether in the folder or in the bucket."""
     with pytest.raises(ConfigError, match=missing.rpartition("/")[2]):
-        build_bundle(bench(missing))
+        build_bundle(run_context(missing))
 
 
 async def test_script_that_may_not_be_read(site: Site) -> None:
@@ -132,12 +132,12 @@ async def test_script_that_may_not_be_read(site: Site) -> None:
     uri = script(site, "pass")
     site.cloud.add_fault("gcs.request", {"object": "scripts/*"}, action="403")
     with pytest.raises(ConfigError, match="may not be read"):
-        build_bundle(bench(uri))
+        build_bundle(run_context(uri))
 
 
 async def test_rest_of_a_run_that_no_task_has_copied_is_saved(site: Site, client: TPUClient) -> None:
     """What a run has left on its TPU is in the bucket before the delete, and is not asked for a second time."""
-    work = bench(script(site, "import os\nopen(os.environ['TRC_OUTPUT_DIR'] + '/model', 'w').write('weights')\n"))
+    work = run_context(script(site, "import os\nopen(os.environ['TRC_OUTPUT_DIR'] + '/model', 'w').write('weights')\n"))
     record = await ready(work, client)
     await asyncio.to_thread(save_rest, work)
     uri = artifacts_uri(work.conf, KEY.name, 1)
@@ -154,7 +154,7 @@ async def test_rest_of_a_run_that_no_task_has_copied_is_saved(site: Site, client
 
 async def test_rest_of_a_run_whose_tpu_is_gone_is_said_to_be_lost(site: Site, client: TPUClient) -> None:
     """With the TPU goes what was not in the bucket; the delete is told, and goes on."""
-    work = bench(script(site, ENDLESS))
+    work = run_context(script(site, ENDLESS))
     await launch(client, work, await ready(work, client), NODE)
     site.cloud.preempt(NODE_ID)
     with pytest.raises(ArtifactsLost, match="lost with it"):

@@ -22,7 +22,7 @@ NEWS = frozenset({EndReason.FINISHED, EndReason.FAILED, EndReason.PREEMPTED})
 
 
 @dataclass(frozen=True)
-class Ending:
+class IncarnationEnd:
     """How one incarnation ended, as far as the API told.
 
     :param node_id: the incarnation.
@@ -43,13 +43,13 @@ class Ending:
         return {"node_id": self.node_id, "at": self.at.isoformat(), "reason": self.reason, "source": self.source}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Ending:
+    def from_json(cls, data: Mapping[str, Any]) -> IncarnationEnd:
         """Inverse of :meth:`to_json`."""
         at = dt.datetime.fromisoformat(data["at"])
         return cls(data["node_id"], at, EndReason(data["reason"]), TimeSource(data["source"]))
 
 
-def settled(first: Iterable[Ending], later: Iterable[Ending]) -> list[Ending]:
+def settled(first: Iterable[IncarnationEnd], later: Iterable[IncarnationEnd]) -> list[IncarnationEnd]:
     """The end of each incarnation after several looks: the last one at which it was alive or newly lost.
 
     :param first: as known until now.
@@ -67,14 +67,14 @@ def settled(first: Iterable[Ending], later: Iterable[Ending]) -> list[Ending]:
     return list(known.values())
 
 
-def _is_news(ending: Ending, earlier: Ending) -> bool:
+def _is_news(ending: IncarnationEnd, earlier: IncarnationEnd) -> bool:
     if ending.reason not in NEWS or earlier.reason is EndReason.PREEMPTED:
         return False
     # Two processes may write their notes the other way round than they have looked.
     return earlier.reason not in NEWS or ending.at > earlier.at
 
 
-def noted(record: RunRecord, endings: Iterable[Ending]) -> RunRecord:
+def noted(record: RunRecord, endings: Iterable[IncarnationEnd]) -> RunRecord:
     """The lease with what is known of the ends: a task that dies before its TPU is gone must not lose it.
 
     :param record: as it is.
@@ -97,13 +97,13 @@ def alive_again(record: RunRecord, node_id: str) -> RunRecord:
     return record.with_life(node_id, source=TimeSource.OBSERVED, ended_at=None, end_reason=None, end_safe=None)
 
 
-def noted_ends(record: RunRecord | None) -> list[Ending]:
-    """What was noted of the ends of all incarnations; nothing when the lease is gone."""
+def noted_ends(record: RunRecord | None) -> list[IncarnationEnd]:
+    """What was noted of the ends of all incarnations; nothing when the record is gone."""
     lives = record.lives if record is not None else {}
     return [ending for node_id in lives if (ending := noted_end(record, node_id)) is not None]
 
 
-def noted_end(record: RunRecord | None, node_id: str) -> Ending | None:
+def noted_end(record: RunRecord | None, node_id: str) -> IncarnationEnd | None:
     """What was noted of an incarnation's end, None if nothing was.
 
     :param record: None when it is gone.
@@ -112,4 +112,4 @@ def noted_end(record: RunRecord | None, node_id: str) -> Ending | None:
     life = record.life(node_id) if record is not None else None
     if life is None or life.ended_at is None or life.end_reason is None:
         return None
-    return Ending(node_id, life.ended_at, life.end_reason, life.end_source, life.end_safe)
+    return IncarnationEnd(node_id, life.ended_at, life.end_reason, life.end_source, life.end_safe)

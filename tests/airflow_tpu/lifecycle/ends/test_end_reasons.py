@@ -10,8 +10,9 @@ from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import QueuedView, TPUView
 from airflow_tpu.errors import TransientError
-from airflow_tpu.lifecycle.incarnation_end import Ending
-from airflow_tpu.lifecycle.release import Release, endings_of
+from airflow_tpu.lifecycle.ends.deletion import Release
+from airflow_tpu.lifecycle.ends.end_reasons import endings_of
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 NODE = node_name("p", "z", "n-1")
@@ -39,4 +40,4 @@ def test_what_came_late_is_looked_for_again() -> None:
     """A TPU that was found after the books were closed makes its teardown try again; nothing found lets it end."""
     Release([], []).check_none()
     with pytest.raises(TransientError, match="n-2 came while its run was being ended"):
-        Release([Ending("n-2", NOW, EndReason.NEVER_READY, TimeSource.OBSERVED)], []).check_none()
+        Release([IncarnationEnd("n-2", NOW, EndReason.NEVER_READY, TimeSource.OBSERVED)], []).check_none()

@@ -19,14 +19,15 @@ from airflow_tpu.errors import (
     HostLost,
     LoginRefused,
 )
-from airflow_tpu.lifecycle.loss import lost_state
-from airflow_tpu.lifecycle.wait import Arrival, Illness, Pace, Patience, until_ready
+from airflow_tpu.lifecycle.waits.loss import lost_state
+from airflow_tpu.lifecycle.waits.polling import PollLoop, PollPolicy, UnhealthySince
+from airflow_tpu.lifecycle.waits.ready import Arrival, until_ready
 
 if TYPE_CHECKING:
     from airflow_tpu.clients.endpoints import ConnectionOptions
     from airflow_tpu.clients.tpu_api import TPUClient
     from airflow_tpu.core.tpu.spec import TPUView
-    from airflow_tpu.lifecycle.target import Target
+    from airflow_tpu.lifecycle.waits.target import Target
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ REACHED = Timing(boot_window=15.0)
 
 @dataclass(frozen=True)
 class Access:
-    """How to log in.
+    """How to log in to the workers of a TPU.
 
     :param login: user and private key.
     :param options: port of the connection's extra.
@@ -54,35 +55,44 @@ class Access:
     login: Login
     options: ConnectionOptions
 
+    async def check(self, address: WorkerAddress) -> None:
+        """Run a command on a worker.
+
+        :raises ConnectionFailed: nothing answers there.
+        :raises LoginRefused: it answers and refuses the key.
+        """
+        async with RunSession(address, self.login, ONE_TRY) as session:
+            await session.check()
+
 
 async def arrive(
-    client: TPUClient, target: Target, access: Access, pace: Pace, illness: Illness | None = None
+    client: TPUClient, target: Target, access: Access, policy: PollPolicy, unhealthy: UnhealthySince | None = None
 ) -> tuple[Arrival, list[WorkerAddress]]:
     """Wait until the TPU is READY and every worker has run a command.
 
-    :param illness: what an earlier wait has seen of the node; what this one sees is entered.
+    :param unhealthy: what an earlier wait has seen of the node; what this one sees is entered.
     :return: the arrival, and the address of each worker with its pinned host key.
     :raises CloudError: it failed to come up, or was lost meanwhile.
     :raises HostLost: it is READY, and nothing answers there within the boot window.
-    :raises RemoteError: it answers and lets nobody in.
+    :raises RemoteError: it answers and refuses the login.
     """
-    arrival = await until_ready(client, target, pace, illness)
+    arrival = await until_ready(client, target, policy, unhealthy)
     addresses = await worker_addresses(client, arrival.view, access.options)
-    window_ends = min(pace.until, dt.datetime.now(dt.UTC) + BOOT_WINDOW)
-    boot = Pace(min(_PAUSE, pace.poll), window_ends)
-    await asyncio.gather(*(_reach(client, target, address, access.login, boot) for address in addresses))
+    window_ends = min(policy.until, client.clock.now() + BOOT_WINDOW)
+    boot = PollPolicy(min(_PAUSE, policy.poll), window_ends)
+    await asyncio.gather(*(_until_reached(client, target, address, access, boot) for address in addresses))
     return arrival, addresses
 
 
 async def worker_addresses(client: TPUClient, view: TPUView, options: ConnectionOptions) -> list[WorkerAddress]:
-    """Address and host key of every worker; without a published key the first one seen is trusted, and said."""
+    """Address and host key of every worker; without a published key the first one seen is trusted and logged."""
     keys = await client.host_keys(view.name)
     found = []
     for worker, endpoint in enumerate(view.endpoints):
         key = keys.get(worker)
         if key is None:
             log.warning(
-                "worker %d of %s publishes no host key: the first one seen is trusted for this incarnation",
+                "worker %d of %s publishes no host key: the first key seen is trusted until this TPU is deleted",
                 worker,
                 view.node_id,
             )
@@ -90,20 +100,20 @@ async def worker_addresses(client: TPUClient, view: TPUView, options: Connection
     return found
 
 
-async def _reach(client: TPUClient, target: Target, address: WorkerAddress, login: Login, boot: Pace) -> None:
-    patience = Patience(boot, client.clock)
+async def _until_reached(
+    client: TPUClient, target: Target, address: WorkerAddress, access: Access, boot: PollPolicy
+) -> None:
+    loop = PollLoop(boot, client.clock)
     while True:
         try:
-            async with RunSession(address, login, ONE_TRY) as session:
-                await session.check()
-            return
+            return await access.check(address)
         except (ConnectionFailed, LoginRefused) as error:
             lost = await lost_state(client, target.node)
             if lost is not None:
                 raise lost from error
-            if dt.datetime.now(dt.UTC) >= boot.until:
+            if client.clock.now() >= boot.until:
                 if isinstance(error, LoginRefused):  # it answers: another machine would refuse as well
                     raise
                 raise HostLost(f"{target.node_id} is READY and cannot be reached: {error}. It is replaced.") from error
-            patience.say(f"the first command on worker {address.host}, which is not reachable yet ({error})")
+            loop.say(f"the first command on worker {address.host}, which is not reachable yet ({error})")
         await asyncio.sleep(boot.poll)

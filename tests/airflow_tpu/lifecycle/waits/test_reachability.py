@@ -11,9 +11,9 @@ from airflow_tpu.clients.ssh import Login
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import HostKeyMismatch, HostLost, LoginRefused, TPUPreempted, TPUVanished
-from airflow_tpu.lifecycle.loss import lost_state
-from airflow_tpu.lifecycle.reachability import Access, arrive
-from airflow_tpu.lifecycle.wait import until_ready
+from airflow_tpu.lifecycle.waits.loss import lost_state
+from airflow_tpu.lifecycle.waits.reachability import Access, arrive
+from airflow_tpu.lifecycle.waits.ready import until_ready
 from localcloud.testing import eventually_async
 from localcloud.vm.worker.ssh_keys import parse_ssh_keys
 from tests.airflow_tpu.site import BRIEF, KEY, PARENT, Site, pace
@@ -146,5 +146,5 @@ async def test_state_that_nobody_knows_is_told(site: Site, client: TPUClient, ca
     cloud = site.cloud.cloud
     site.cloud.call(lambda: cloud.state.nodes.force(cloud.state.node(NODE_ID), 97))
     assert [await lost_state(client, NODE) for _ in range(3)] == [None] * 3
-    told = [record.getMessage() for record in caplog.records if "nobody has told us" in record.getMessage()]
-    assert [line.partition(" with ")[0] for line in told] == ["nobody has told us of the node state '97'"]
+    told = [record.getMessage() for record in caplog.records if "unknown to this version" in record.getMessage()]
+    assert [line.partition(" with ")[0] for line in told] == ["node state '97'"]

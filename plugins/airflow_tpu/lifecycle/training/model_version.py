@@ -18,7 +18,7 @@ from airflow_tpu.errors import ConfigError, Fault
 if TYPE_CHECKING:
     from airflow_tpu.core.request.run_conf import RunConf
     from airflow_tpu.hooks.artifacts import ArtifactsHook
-    from airflow_tpu.lifecycle.run_context import Workbench
+    from airflow_tpu.lifecycle.run_context import RunContext
 
 
 def data_objects(hook: ArtifactsHook, uri: str) -> list[DataObject]:
@@ -54,27 +54,27 @@ def version_of(moment: dt.datetime, digest: str) -> str:
     return f"{moment.astimezone(dt.UTC):%Y%m%dT%H%M%SZ}-{digest}"
 
 
-def describe(bench: Workbench, dag_run: Any, found: str, output: tuple[str, Mapping[str, Any]]) -> ModelManifest:
+def describe(run: RunContext, dag_run: Any, found: str, output: tuple[str, Mapping[str, Any]]) -> ModelManifest:
     """The manifest of what a DAG run has trained.
 
-    :param bench: of the run.
+    :param run: of the run.
     :param dag_run: Airflow's.
     :param found: fingerprint of data, code and settings.
     :param output: where the artifacts are, and the script's ``result.json``.
     """
     now = dt.datetime.now(dt.UTC)
-    usage = json_summary(fold(bench.ledger.events(bench.key), bench.catalogue, now), bench.grant)
-    conf = bench.conf
+    usage = json_summary(fold(run.stores.ledger.events(run.key), run.catalogue, now), run.grant)
+    conf = run.conf
     return ModelManifest(
         model=conf.model,
-        version=version_of(dag_run.run_after, bench.key.digest),
+        version=version_of(dag_run.run_after, run.key.digest),
         created_at=now.isoformat(),
         artifacts_uri=output[0],
         fingerprint=found,
         result=output[1],
         origin={
-            "dag_id": bench.key.dag_id,
-            "run_id": bench.key.run_id,
+            "dag_id": run.key.dag_id,
+            "run_id": run.key.run_id,
             "revision": revision(settings.include_dir()),
             "script": conf.script,
             "arguments": list(conf.arguments),

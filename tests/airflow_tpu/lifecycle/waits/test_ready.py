@@ -16,10 +16,12 @@ from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.errors import DeadlineExceeded, HostLost, StockOut, TPUError, TPUPreempted, TPUVanished, TransientError
+from airflow_tpu.lifecycle.ends.deletion import request_delete
 from airflow_tpu.lifecycle.project_snapshot import names_of
-from airflow_tpu.lifecycle.release import request_delete
-from airflow_tpu.lifecycle.target import Target
-from airflow_tpu.lifecycle.wait import not_before, until_gone, until_ready, within
+from airflow_tpu.lifecycle.waits.gone import until_gone
+from airflow_tpu.lifecycle.waits.polling import not_before, within
+from airflow_tpu.lifecycle.waits.ready import until_ready
+from airflow_tpu.lifecycle.waits.target import Target
 from localcloud.rules.settings import Latencies
 from localcloud.testing import PATIENCE, eventually_async
 from tests.airflow_tpu.conftest import Open
@@ -118,7 +120,7 @@ async def test_node_that_does_not_get_well_is_given_up(site: Site, client: TPUCl
     target = await site.ensure(client)
     await eventually_async(lambda: client.nodes(), lambda found: any("UNHEALTHY" in n.health for n in found.items))
     with pytest.raises(HostLost, match=r"UNHEALTHY_MAINTENANCE.*replaced"):
-        await until_ready(client, target, replace(pace(), sick=0.2))
+        await until_ready(client, target, replace(pace(), unhealthy=0.2))
 
 
 async def test_unhealthy_node_is_waited_for(site: Site, client: TPUClient) -> None:

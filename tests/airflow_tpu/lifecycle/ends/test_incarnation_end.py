@@ -13,10 +13,13 @@ from airflow_tpu.core.run.run_record import Lease, RunRecord
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import Tier, TPUView
 from airflow_tpu.errors import AccessDenied
-from airflow_tpu.lifecycle.incarnation_end import Ending, noted, noted_ends, settled
-from airflow_tpu.lifecycle.project_snapshot import take_census
-from airflow_tpu.lifecycle.release import close_incarnations, closing, delete_seen, endings_of
-from airflow_tpu.lifecycle.wait import until_gone, until_ready
+from airflow_tpu.lifecycle.ends.deletion import delete_seen
+from airflow_tpu.lifecycle.ends.end_reasons import endings_of
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted, noted_ends, settled
+from airflow_tpu.lifecycle.ends.records import close_incarnations, closing
+from airflow_tpu.lifecycle.project_snapshot import take_snapshot
+from airflow_tpu.lifecycle.waits.gone import until_gone
+from airflow_tpu.lifecycle.waits.ready import until_ready
 from tests.airflow_tpu.site import KEY, Site, pace
 
 FIRST = KEY.node_id(1)
@@ -25,20 +28,20 @@ LATER = NOON + dt.timedelta(minutes=1)
 RECORD = RunRecord(KEY, Lease("token", NOON + dt.timedelta(hours=6)), "us-central1-f").with_life(FIRST, ready_at=NOON)
 
 
-def ending(reason: EndReason, at: dt.datetime = NOON) -> Ending:
+def ending(reason: EndReason, at: dt.datetime = NOON) -> IncarnationEnd:
     """An end by the API's clock."""
-    return Ending(FIRST, at, reason, TimeSource.API)
+    return IncarnationEnd(FIRST, at, reason, TimeSource.API)
 
 
 async def test_a_delete_that_fails_ends_nothing(site: Site, client: TPUClient) -> None:
     """A TPU that is READY again after a failed delete is charged in the ledger until the delete that succeeds."""
-    target = await site.provisioner(client).ensure(site.order(), site.lease())
+    target = await site.provisioner(client, site.order(), site.lease()).ensure()
     arrival = await until_ready(client, target, pace())
     record = site.runs.update(
         site.runs.read(KEY), lambda now: now.with_life(FIRST, ready_at=arrival.ready_at, source=arrival.source)
     )
     site.cloud.add_fault("tpu.operation", {"verb": "delete"}, action="error", code=13)
-    asked = await delete_seen(client, await take_census(client), KEY)
+    asked = await delete_seen(client, await take_snapshot(client), KEY)
     (first,) = asked.endings
     await until_gone(client, KEY, pace(), asked)
     close_incarnations(site.ledger, record, KEY, asked.endings)
@@ -97,7 +100,7 @@ def test_a_lease_of_an_earlier_version_has_no_end() -> None:
 
 def test_an_end_crosses_the_trigger() -> None:
     """What a trigger hands to its task is the same end."""
-    assert Ending.from_json(ending(EndReason.FAILED).to_json()) == ending(EndReason.FAILED)
+    assert IncarnationEnd.from_json(ending(EndReason.FAILED).to_json()) == ending(EndReason.FAILED)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ import datetime as dt
 import pytest
 
 from airflow_tpu.clients.tpu_api import TPUClient
-from airflow_tpu.core.run.trigger_context import Watch
+from airflow_tpu.core.run.trigger_context import TriggerContext
 from airflow_tpu.errors import HostLost
-from airflow_tpu.lifecycle.target import Target
-from airflow_tpu.lifecycle.wait import Illness, until_ready
+from airflow_tpu.lifecycle.waits.polling import UnhealthySince
+from airflow_tpu.lifecycle.waits.ready import until_ready
+from airflow_tpu.lifecycle.waits.target import Target
 from airflow_tpu.triggers.tpu import CloudTPUReadyTrigger
 from localcloud.testing import eventually_async
 from tests.airflow_tpu.site import KEY, Site, now, pace
@@ -25,21 +26,21 @@ LONG_AGO = 1000.0
 async def sick(site: Site, client: TPUClient) -> Target:
     """A node that is READY and unhealthy, and stays so."""
     site.cloud.add_fault("node.timeline", health_after=0, health=5)
-    target = await site.provisioner(client).ensure(site.order(), site.lease())
+    target = await site.provisioner(client, site.order(), site.lease()).ensure()
     await eventually_async(client.nodes, lambda found: any("UNHEALTHY" in node.health for node in found.items))
     return target
 
 
 def test_illness_lasts_from_its_first_look() -> None:
     """It is counted from look to look, and from nothing again once the node was well."""
-    illness = Illness()
+    illness = UnhealthySince()
     seen = [(True, 0), (True, 60), (False, 90), (True, 100), (True, 130)]
-    assert [illness.lasts(sick, NOON + dt.timedelta(seconds=at)) for sick, at in seen] == [0, 60, 0, 0, 30]
+    assert [illness.seconds(sick, NOON + dt.timedelta(seconds=at)) for sick, at in seen] == [0, 60, 0, 0, 30]
 
 
 async def test_a_wait_tells_the_next_one_what_it_has_seen(client: TPUClient, sick: Target) -> None:
     """A task that hands its wait over has noted since when the node is sick."""
-    illness, before = Illness(), now().timestamp()
+    illness, before = UnhealthySince(), now().timestamp()
     waiting = asyncio.create_task(until_ready(client, sick, pace(600.0), illness))
 
     async def since() -> float:
@@ -52,7 +53,7 @@ async def test_a_wait_tells_the_next_one_what_it_has_seen(client: TPUClient, sic
 async def test_a_trigger_counts_on_from_its_task(site: Site, sick: Target) -> None:
     """A node that the task had seen sick for long enough is given up at the trigger's first look."""
     later = now() + dt.timedelta(hours=1)
-    watch = Watch(KEY, "token", "google_cloud_default", "tpu_ssh_default", "", 0.05, later.timestamp())
+    watch = TriggerContext(KEY, "token", "google_cloud_default", "tpu_ssh_default", "", 0.05, later.timestamp())
     trigger = CloudTPUReadyTrigger(watch.to_json(), sick.to_json(), now().timestamp() - LONG_AGO)
     _, arguments = trigger.serialize()
     with pytest.raises(HostLost, match="replaced"):

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime as dt
 import functools
 import logging
 from typing import TYPE_CHECKING
 
+from airflow_tpu.clients import tpu_list_cache
+from airflow_tpu.clients.tpu_list_cache import Fresh
 from airflow_tpu.core.tpu.outcome import Witness, loss_of, silence_of
 from airflow_tpu.core.tpu.spec import Phase
 from airflow_tpu.errors import (
     RateLimited,
     ResourceNotFound,
+    TPUError,
     TPULost,
     TPUVanished,
     TransientError,
 )
+from airflow_tpu.lifecycle.waits.polling import YOUNG
 
 if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_api import TPUClient
@@ -49,7 +54,9 @@ async def witness(client: TPUClient, node: ResourceName) -> Witness:
 @functools.cache
 def _tell_unknown(state: str, health: str) -> None:
     """Once per process: it is looked again and again until the state is one that we know."""
-    log.warning("nobody has told us of the node state %r with health %r: looking again", state, health)
+    log.warning(
+        "node state %r with health %r is unknown to this version: looking again until it changes", state, health
+    )
 
 
 async def living(client: TPUClient, node: ResourceName) -> TPUView:
@@ -74,5 +81,25 @@ async def lost_state(
     try:
         return silence_of(await witness(client, node), silent_for)
     except (TransientError, RateLimited) as error:
-        log.info("nothing is known of %s: %s", node, error)
+        log.info("state of %s unknown, it counts as alive until the next look: %s", node, error)
     return None
+
+
+async def until_lost(client: TPUClient, node: ResourceName, poll: float) -> TPULost:
+    """Watch a node until it is gone or going, and say how; an API that stumbles says nothing.
+
+    :param client: the Cloud TPU API.
+    :param node: which.
+    :param poll: seconds between two looks.
+    """
+    while True:
+        await asyncio.sleep(poll)
+        try:
+            view = (await tpu_list_cache.nodes(client, node.zone, Fresh(poll * YOUNG))).get(node)
+        except TPUError as error:
+            log.debug("state of %s unknown, looking again in %.0f s: %s", node, poll, error)
+            continue
+        if view is None or view.phase in (Phase.LOST, Phase.DELETING):
+            lost = await lost_state(client, node)
+            if lost is not None:
+                return lost

@@ -1,0 +1,1 @@
+"""How an incarnation ends: its delete, the reason, its record in the ledger."""

@@ -1,0 +1,118 @@
+"""Ask for the delete of what the API has of a run; one failure does not stop the rest."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_tpu.core.tpu.labels import token_of
+from airflow_tpu.core.tpu.spec import Phase, QueuedView
+from airflow_tpu.errors import TPUError, TransientError
+from airflow_tpu.lifecycle.ends.end_reasons import endings_of
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
+from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, take_snapshot
+
+if TYPE_CHECKING:
+    from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.clients.tpu_messages import OperationView
+    from airflow_tpu.core.tpu.labels import RunKey
+    from airflow_tpu.core.tpu.resource_name import ResourceName
+    from airflow_tpu.lifecycle.ends.end_reasons import Answers
+
+    Delete = Callable[[ResourceName], Awaitable[OperationView | None]]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Release:
+    """What came of asking for deletes.
+
+    :param endings: incarnations that were alive or left as terminated nodes, and how they ended.
+    :param failures: what could not be deleted or looked at.
+    """
+
+    endings: list[IncarnationEnd]
+    failures: list[TPUError]
+
+    def check(self) -> None:
+        """Say that something may be left.
+
+        :raises TPUError: the first failure; the others are in the log.
+        """
+        if self.failures:
+            raise self.failures[0]
+
+    def check_none(self) -> None:
+        """Say that something was still alive, or may be.
+
+        :raises TPUError: the first failure, or that what was found is only being deleted; to be tried again.
+        """
+        self.check()
+        if self.endings:
+            names = ", ".join(ending.node_id for ending in self.endings)
+            raise TransientError(f"{names} came while its run was being ended, and is being deleted")
+
+
+async def request_delete(client: TPUClient, key: RunKey, token: str | None = None) -> list[IncarnationEnd]:
+    """Ask the API to delete every node and queued resource of a run; do not wait.
+
+    :param client: the Cloud TPU API.
+    :param key: whose; a colleague's resources, or another run's, are never touched.
+    :param token: delete only what carries this attempt's token (None: the whole run has ended).
+    :return: how the incarnations found alive ended.
+    :raises TPUError: something could not be deleted, or some zone did not answer; the rest was asked for all the same.
+    """
+    done = await delete_seen(client, await take_snapshot(client), key, token)
+    done.check()
+    return done.endings
+
+
+async def delete_seen(client: TPUClient, snapshot: ProjectSnapshot, key: RunKey, token: str | None = None) -> Release:
+    """Ask for the delete of what a snapshot has seen of a run; one failure does not stop the rest.
+
+    :param client: the Cloud TPU API.
+    :param snapshot: what is there.
+    :param key: whose.
+    :param token: only what carries this attempt's token, None for everything of the run.
+    """
+    nodes = [node for node in snapshot.ours(key) if token in (None, token_of(node.labels))]
+    queued = [item for item in snapshot.queued_ours(key) if token in (None, token_of(item.labels))]
+    done = Release([], _unknown(snapshot))
+    operations: Answers = {}
+    for item in queued:
+        if _deletable(item):
+            operations[item.queued_id] = await _delete(client.delete_queued_resource, item.name, done)
+    for node in nodes:
+        if operations.get(node.node_id) is None and node.phase is not Phase.DELETING:
+            operations[node.node_id] = await _delete(client.delete_node, node.name, done)
+    done.endings.extend(endings_of(nodes, queued, operations, client.clock.now()))
+    return done
+
+
+async def _delete(method: Delete, name: ResourceName, done: Release) -> OperationView | TPUError | None:
+    try:
+        return await method(name)
+    except TPUError as error:
+        log.error("could not delete %s: %s", name, error)
+        done.failures.append(error)
+        return error
+
+
+def _unknown(snapshot: ProjectSnapshot) -> list[TPUError]:
+    if not snapshot.unreachable:
+        return []
+    zones = ", ".join(snapshot.unreachable)
+    return [TransientError(f"zones {zones} did not answer: what lives there is unknown")]
+
+
+def left_of(snapshot: ProjectSnapshot, key: RunKey) -> list[str]:
+    """What the API still knows of a run, in words."""
+    return [f"{item.name.kind}/{item.name.id} ({item.state})" for item in snapshot.all_ours(key)]
+
+
+def _deletable(queued: QueuedView) -> bool:
+    # Forcing a delete while SUSPENDING is what Google advises against (note in apple/axlearn's TPU utilities).
+    return queued.state not in ("DELETING", "SUSPENDING")

@@ -1,0 +1,72 @@
+"""Why incarnations ended, from what was seen before their delete and what the delete was answered."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from airflow_tpu.core.ledger.events import EndReason, TimeSource
+from airflow_tpu.core.tpu.spec import Phase, QueuedView, TPUView
+from airflow_tpu.errors import TPUError
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
+
+if TYPE_CHECKING:
+    from airflow_tpu.clients.tpu_messages import OperationView
+
+    Answers = dict[str, OperationView | TPUError | None]
+
+
+def endings_of(
+    nodes: list[TPUView], queued: list[QueuedView], answers: Answers, now: dt.datetime
+) -> Iterator[IncarnationEnd]:
+    """How each incarnation ended; one that could not be deleted and was not lost either has not ended.
+
+    :param nodes: nodes as they were seen before the delete.
+    :param queued: queued resources as they were seen before the delete.
+    :param answers: what the deletes brought, by id of the incarnation.
+    :param now: when the deletes had been asked for.
+    """
+    for node_id, reason in _reasons(nodes, queued).items():
+        answer = answers.get(node_id)
+        if node_id in answers and answer is None and reason in (EndReason.FINISHED, EndReason.FAILED):
+            # Somebody was faster, or the list was behind: it is gone already, and not alive again.
+            yield IncarnationEnd(node_id, now, EndReason.VANISHED, TimeSource.OBSERVED)
+        elif not isinstance(answer, TPUError):
+            yield _after_delete(IncarnationEnd(node_id, now, reason, TimeSource.OBSERVED), answer)
+        elif reason is EndReason.PREEMPTED:
+            yield IncarnationEnd(node_id, now, reason, TimeSource.OBSERVED)
+
+
+def _reasons(nodes: list[TPUView], queued: list[QueuedView]) -> dict[str, EndReason]:
+    """Why each incarnation ended, by its id; a preempted queued resource deletes its node by itself.
+
+    The nodes were listed first, and a laptop may have slept since: a node that was being created then, and whose queued
+    resource was ACTIVE after that, has become READY.
+    """
+    reasons = {item.queued_id: _reason(item.phase) for item in queued}
+    for item in nodes:
+        known, reason = reasons.get(item.node_id), _reason(item.phase)
+        became_ready = known is EndReason.FINISHED and reason is EndReason.NEVER_READY
+        if known is not EndReason.PREEMPTED and not became_ready:
+            reasons[item.node_id] = reason
+    by_user = {item.queued_id for item in queued if item.phase is Phase.LOST and item.initiator == "USER"}
+    return reasons | dict.fromkeys(by_user, EndReason.DELETED)
+
+
+def _reason(phase: Phase) -> EndReason:
+    reasons = {
+        Phase.USABLE: EndReason.FINISHED,
+        Phase.UNHEALTHY: EndReason.FAILED,
+        Phase.LOST: EndReason.PREEMPTED,
+        Phase.DELETING: EndReason.DELETED,
+    }
+    return reasons.get(phase, EndReason.NEVER_READY)
+
+
+def _after_delete(ending: IncarnationEnd, operation: OperationView | None) -> IncarnationEnd:
+    if operation is None or operation.started_at is None or ending.reason is EndReason.PREEMPTED:
+        return ending
+    # Found DELETING already, it may have been preempted before that: then the time is the latest possible one.
+    source = TimeSource.OBSERVED if ending.reason is EndReason.DELETED else TimeSource.API
+    return IncarnationEnd(ending.node_id, operation.started_at, ending.reason, source)

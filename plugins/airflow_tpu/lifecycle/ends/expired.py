@@ -1,0 +1,170 @@
+"""Delete what has no right left, and see what is left of it; for the reaper."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_tpu.clients.tpu_messages import OperationView
+from airflow_tpu.core.run.expiry import Deletion, LeaseState, select_expired
+from airflow_tpu.core.tpu.labels import is_managed
+from airflow_tpu.core.tpu.resource_name import Kind
+from airflow_tpu.errors import TPUError, TransientError
+from airflow_tpu.lifecycle.ends.end_reasons import endings_of
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
+from airflow_tpu.lifecycle.ends.records import note_ends
+from airflow_tpu.lifecycle.project_snapshot import look_again, names_of
+
+if TYPE_CHECKING:
+    from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.core.ledger.events import Opened
+    from airflow_tpu.core.tpu.spec import QueuedView, TPUView
+    from airflow_tpu.lifecycle.ends.end_reasons import Answers
+    from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
+    from airflow_tpu.stores.grant_stores import Stores
+
+log = logging.getLogger(__name__)
+
+GONE_WITHIN = dt.timedelta(minutes=1)
+"""How long a round waits for what it has deleted; what takes longer is closed by the next round."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
+"""Seconds between two looks."""
+
+
+@dataclass
+class Reaped:
+    """What one round did and saw.
+
+    :param deleted: what was asked to be deleted, and why.
+    :param failed: what could not be deleted, with the error.
+    :param foreign: resources that are not ours; never touched, but their chips count and may cost money.
+    :param unreachable: zones that did not answer: what lives there is unknown.
+    :param endings: how the incarnations ended that were deleted.
+    :param closed: ledger records that were open without a TPU behind them.
+    :param released: runs whose reservation was given back, because they will create nothing any more.
+    """
+
+    deleted: list[Deletion] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    foreign: list[str] = field(default_factory=list)
+    unreachable: tuple[str, ...] = ()
+    endings: list[IncarnationEnd] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)
+    released: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """What a person looks for afterwards."""
+        deleted = [str(deletion.name) for deletion in self.deleted]
+        return {"deleted": deleted, "foreign": self.foreign, "closed": self.closed, "released": self.released}
+
+    def tell(self) -> None:
+        """Log it.
+
+        :raises TransientError: something could not be deleted, or a zone did not answer.
+        """
+        for deletion in self.deleted:
+            log.warning("deleted %s: %s", deletion.name, deletion.reason)
+        for line in self.foreign:
+            log.info("not ours, left alone: %s", line)
+        for node_id in self.closed:
+            log.info("closed the ledger record of %s, which is gone", node_id)
+        for run in self.released:
+            log.info("gave back to the grant what %s had reserved", run)
+        if self.failed or self.unreachable:
+            failed = "; ".join(f"{name}: {text}" for name, text in self.failed.items())
+            raise TransientError(
+                f"not everything could be checked or deleted. Failed: {failed or 'none'}. Zones without an answer: "
+                f"{', '.join(self.unreachable) or 'none'}. What lives there is still charged; the next round tries "
+                "again."
+            )
+
+
+async def with_unlisted(client: TPUClient, snapshot: ProjectSnapshot, opened: Iterable[Opened]) -> ProjectSnapshot:
+    """The snapshot with every TPU that has an open record and that no list shows, read by its name.
+
+    :param client: the Cloud TPU API.
+    :param snapshot: what the lists show.
+    :param opened: open records, read after it.
+    """
+    listed = {name.id for name in snapshot.names}
+    return await look_again(client, snapshot, names_of(event for event in opened if event.node_id not in listed))
+
+
+async def delete_expired(
+    client: TPUClient, snapshot: ProjectSnapshot, leases: Mapping[str, LeaseState] | None
+) -> Reaped:
+    """Delete what has no right left, in all zones; one failure does not stop the rest.
+
+    :param client: the Cloud TPU API.
+    :param snapshot: what is alive.
+    :param leases: by digest of the run, read after the snapshot; None if they could not be read.
+    """
+    everything: list[TPUView | QueuedView] = [*snapshot.queued, *snapshot.nodes]
+    deletions = select_expired(everything, leases, client.clock.now())
+    done = Reaped(unreachable=snapshot.unreachable)
+    done.foreign = [
+        f"{item.name} ({item.accelerator_type} {item.tier}, {item.state})"
+        for item in everything
+        if not is_managed(item.labels)
+    ]
+    answers: Answers = {}
+    for node_id, answer in await asyncio.gather(*(_delete(client, deletion, done) for deletion in deletions)):
+        if not isinstance(answers.get(node_id), OperationView):  # a request that is being deleted takes its node along
+            answers[node_id] = answer
+    chosen = {deletion.name for deletion in deletions}
+    nodes = [node for node in snapshot.nodes if node.name in chosen]
+    queued = [item for item in snapshot.queued if item.name in chosen]
+    done.endings.extend(endings_of(nodes, queued, answers, client.clock.now()))
+    return done
+
+
+async def _delete(client: TPUClient, deletion: Deletion, done: Reaped) -> tuple[str, OperationView | TPUError | None]:
+    name = deletion.name
+    log.info("deleting %s: %s", name, deletion.reason)
+    verb = client.delete_queued_resource if name.kind is Kind.QUEUED else client.delete_node
+    try:
+        answer = await verb(name)
+    except TPUError as error:
+        log.error("could not delete %s, the next round tries again: %s", name, error)
+        done.failed[str(name)] = str(error)
+        return name.id, error
+    done.deleted.append(deletion)
+    return name.id, answer
+
+
+def note(stores: Stores, done: Reaped) -> None:
+    """Note how what was deleted has ended, for the round that sees it gone: this one, or the next.
+
+    :param stores: where the end goes: to its lease, or to the ledger at once if no lease can keep it.
+    :param done: what was deleted.
+    """
+    held = {record.key.digest: record.key for record in stores.runs.all()}
+    runs = {deletion.name.id: deletion.run for deletion in done.deleted}
+    for ending in done.endings:
+        key = held.get(runs.get(ending.node_id, ""))
+        if key is not None:
+            note_ends(stores.runs, stores.ledger, key, [ending])
+
+
+async def what_is_left(client: TPUClient, snapshot: ProjectSnapshot, done: Reaped) -> ProjectSnapshot:
+    """The snapshot after the deletes, each deleted resource read by its name.
+
+    They are waited for, for a short time: then their records can be closed in the same round.
+
+    :param client: the Cloud TPU API.
+    :param snapshot: what there was.
+    :param done: what was deleted.
+    """
+    deleted = {deletion.name for deletion in done.deleted}
+    until, pause = client.clock.now() + GONE_WITHIN, _FIRST_PAUSE
+    while True:
+        left = await look_again(client, snapshot, deleted)
+        if not deleted & left.names or client.clock.now() >= until:
+            return left
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)

@@ -1,0 +1,103 @@
+"""What a run asks for: the TPU of its form, the others that would do, the order of one, and until when it is wanted."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from airflow_tpu.clients.ssh_login import public_key_line
+from airflow_tpu.core.grant.alternatives import Alternative, alternatives
+from airflow_tpu.core.run.start_window import closes_at
+from airflow_tpu.core.tpu.spec import TPUSpec
+from airflow_tpu.lifecycle.order import Order
+from airflow_tpu.stores.grants import amounts_elsewhere, bucket_locations
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.catalogue.catalogue import AcceleratorType, Catalogue
+    from airflow_tpu.core.grant.grant import Grant
+    from airflow_tpu.core.request.run_conf import RunConf
+    from airflow_tpu.core.run.run_record import RunRecord
+    from airflow_tpu.lifecycle.connections import Clients
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What a form, a grant and the catalogue say of a run's TPU.
+
+    :param conf: what was asked for, checked.
+    :param grant: what may be used for free.
+    :param catalogue: types, zones and prices.
+    :param clients: project, buckets and key of an order.
+    """
+
+    conf: RunConf
+    grant: Grant
+    catalogue: Catalogue
+    clients: Clients
+
+    @property
+    def spec(self) -> TPUSpec:
+        """The TPU that the form asks for."""
+        return self.spec_of(Alternative.asked(self.conf))
+
+    @property
+    def accelerator(self) -> AcceleratorType:
+        """The asked type in the catalogue."""
+        return self.catalogue.types[self.conf.accelerator_type]
+
+    @cached_property
+    def choices(self) -> tuple[Alternative, ...]:
+        """Every TPU that would do, the one of the form first."""
+        return alternatives(self.conf, self.grant, self.catalogue)
+
+    def choice(self, record: RunRecord | None) -> Alternative:
+        """Which TPU a run asks for now."""
+        return (record.choice if record is not None else None) or Alternative.asked(self.conf)
+
+    def accelerator_of(self, record: RunRecord) -> AcceleratorType:
+        """The type that a run has, in the catalogue."""
+        return self.catalogue.types[self.choice(record).accelerator_type]
+
+    def spec_of(self, choice: Alternative) -> TPUSpec:
+        """The TPU to ask for."""
+        return TPUSpec(
+            project_id=self.clients.tpu.endpoint.project_id,
+            zone=choice.zone,
+            accelerator_type=choice.accelerator_type,
+            runtime_version=choice.runtime_version,
+            tier=choice.tier,
+            queued=self.conf.queued,
+            internal_ips=self.conf.internal_ips,
+        )
+
+    def order(self, record: RunRecord | None = None) -> Order:
+        """What is to be created, with the location of every bucket that the run names.
+
+        :param record: of a run that may have come to ask for another TPU than the form does.
+        """
+        storage, choice = self.clients.storage, self.choice(record)
+        named = (self.conf.artifacts_uri, self.conf.script, self.conf.data_uri)
+        locations = bucket_locations(storage, [uri for uri in named if uri.startswith("gs://")])
+        spec = self.spec_of(choice)
+        return Order(
+            spec=spec,
+            accelerator=self.catalogue.types[choice.accelerator_type],
+            grant=self.grant,
+            bucket_locations=locations,
+            paid_reason=self.conf.allow_paid_reason,
+            ssh_keys=public_key_line(self.clients.access.login),
+            project_number=storage.project_number(self.grant.bucket),
+            below=amounts_elsewhere(storage, locations, spec.region),
+            rates=self.catalogue.transfer,
+            artifacts_uri=self.conf.artifacts_uri,
+        )
+
+    def closes(self, record: RunRecord) -> dt.datetime | None:
+        """When this run no longer wants a first TPU; None if it waits until its deadline."""
+        return closes_at(self.conf, record)
+
+    def deadline(self, started: dt.datetime) -> dt.datetime:
+        """When everything of this run ends."""
+        return started + dt.timedelta(hours=self.conf.deadline_hours)

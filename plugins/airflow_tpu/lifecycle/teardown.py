@@ -1,0 +1,150 @@
+"""End a run: save, delete, wait until nothing is left, close the ledger, give chips and lease back. In this order."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_tpu.clients.endpoints import cloud_failures
+from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.consequences import DELETED, stated
+from airflow_tpu.core.ledger.events import Closed
+from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError
+from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted, noted_ends, settled
+from airflow_tpu.lifecycle.ends.records import close_incarnations
+from airflow_tpu.lifecycle.project_snapshot import look_again, names_of, take_snapshot
+from airflow_tpu.lifecycle.training.collect import save_rest
+from airflow_tpu.lifecycle.waits.gone import until_gone
+from airflow_tpu.lifecycle.waits.polling import PollPolicy, within
+
+if TYPE_CHECKING:
+    from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.core.tpu.resource_name import ResourceName
+    from airflow_tpu.lifecycle.run_context import RunContext
+    from airflow_tpu.lifecycle.waits.polling import Waiting
+
+log = logging.getLogger(__name__)
+
+GONE_WITHIN = dt.timedelta(minutes=30)
+"""A node may stay DELETING for long; after this the task's own retries, then the reaper, take over."""
+
+
+@dataclass(frozen=True)
+class StillThere:
+    """What a worker leaves to a trigger: deletes are asked for, and something is not gone yet.
+
+    :param since: when they were.
+    :param until: when the wait is given up.
+    :param names: what may be there although no list shows it.
+    """
+
+    since: dt.datetime
+    until: dt.datetime
+    names: list[ResourceName]
+
+
+def teardown(run: RunContext, waiting: Waiting) -> list[Closed] | StillThere:
+    """Save what no task has copied, delete everything of a run, wait until it is gone, then :func:`finish`.
+
+    It needs no permit, and no grant before everything is gone. A TPU that is gone already is a success.
+
+    :param run: clients and stores.
+    :param waiting: how long this worker waits.
+    :return: how each incarnation ended, or what is still there.
+    :raises TPUError: something could not be deleted; the rest was asked for.
+    """
+    until = run.clock.now() + GONE_WITHIN
+    _save(run)
+    with phase(log, "Ask for the delete"):
+        asked = run.clients.tpu.run(lambda client: _ask(client, run, ()))
+    _note(run, asked.endings)
+    asked.check()
+    names, since = _recorded(run), run.clock.now()
+    policy = PollPolicy(waiting.inline_poll, until, since)
+
+    async def gone(client: TPUClient) -> bool:
+        await until_gone(client, run.key, policy, asked, names)
+        return True
+
+    if not run.clients.tpu.run(lambda client: within(waiting.seconds(until, since), gone(client))):
+        _note(run, asked.endings)
+        return StillThere(since, until, names)
+    return finish(run, asked.endings)
+
+
+@stated(DELETED)
+def finish(run: RunContext, endings: list[IncarnationEnd]) -> list[Closed]:
+    """Close the ledger, then give chips and lease back; only when nothing of the run is left in the project.
+
+    Until the ledger is closed the lease keeps the names, lives and ends that it is closed with.
+
+    :param run: clients and stores.
+    :param endings: how what was alive has ended.
+    :return: how each incarnation of the run ended.
+    :raises LedgerError: the grant file cannot be read, so that ledger and lease stay open.
+    :raises TransientError: a create was on its way meanwhile; what it brought is being deleted.
+    """
+    _require_grant(run)
+    with phase(log, "Close the ledger records"):
+        _close(run, endings)
+    ended = [event for event in run.stores.ledger.events(run.key) if isinstance(event, Closed)]
+    with phase(log, "Give chips and lease back"):
+        run.stores.reservations.release(run.key.digest)
+        run.stores.runs.release(run.key)
+    log.info("nothing of %s is left in the project", run.key.name)
+    return ended
+
+
+def _save(run: RunContext) -> None:
+    """Save what no task has copied. No delete depends on that: what cannot be saved is lost with the TPU."""
+    try:
+        save_rest(run)
+    except cloud_failures() as error:
+        log.warning("deleting the TPU although what no task has copied could not be saved: %s", error)
+
+
+async def _ask(client: TPUClient, run: RunContext, names: Iterable[ResourceName]) -> Release:
+    asked = await delete_seen(client, await look_again(client, await take_snapshot(client), names), run.key)
+    for ending in asked.endings:
+        log.info("deleting %s (%s)", ending.node_id, ending.reason)
+    return asked
+
+
+def _note(run: RunContext, endings: list[IncarnationEnd]) -> None:
+    """Note the ends before the wait: a try that is ended meanwhile must not lose when the TPU ended."""
+    try:
+        run.stores.runs.update(run.stores.runs.read(run.key), lambda now: noted(now, endings))
+    except ConfigError as error:  # finish raises it once nothing is billed any more
+        log.error("the ledger of %s stays open until the TPU is gone and the grant is mended: %s", run.key.name, error)
+    except LeaseLost as error:  # an earlier try of this teardown has finished
+        log.info("no end is noted, an earlier try has given the lease back: %s", error)
+
+
+def _recorded(run: RunContext) -> list[ResourceName]:
+    """What the ledger has not closed yet: a list may not show it. No delete depends on the ledger."""
+    try:
+        return sorted(names_of(run.stores.ledger.open_records(run.key)))
+    except cloud_failures() as error:
+        log.warning("the ledger cannot be read, waiting for what the lists show alone: %s", error)
+        return []
+
+
+def _close(run: RunContext, endings: list[IncarnationEnd]) -> None:
+    record = run.stores.runs.find(run.key)
+    unseen = close_incarnations(run.stores.ledger, record, run.key, settled(noted_ends(record), endings))
+    if unseen:  # no list had them, but they may have come since: of two that look, the second sees the other
+        run.clients.tpu.run(lambda client: _ask(client, run, names_of(unseen))).check_none()
+
+
+def _require_grant(run: RunContext) -> None:
+    try:
+        _ = run.grant
+    except ConfigError as error:
+        raise LedgerError(
+            f"the ledger records and the lease of {run.key.name} are still open, for the grant says where they are: "
+            f"{error}\nMend the grant, then clear this task; the reaper closes them as well"
+        ) from error

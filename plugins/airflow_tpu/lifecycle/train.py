@@ -1,0 +1,217 @@
+"""Run the user's script on the TPU: launch or attach, follow, bring home what it produced. In this order."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_tpu import protocol
+from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.core.run.interruption import Interruption, Reached
+from airflow_tpu.core.run.log_lines import LineAssembler
+from airflow_tpu.core.run.plan import artifacts_uri
+from airflow_tpu.core.run.result import RunResult, classify_exit
+from airflow_tpu.core.tpu.commands import ssh_command, tensorboard_command
+from airflow_tpu.core.tpu.outcome import final_error
+from airflow_tpu.errors import ArtifactsLost, ConnectionFailed, RunStalled, TPUError, TPULost
+from airflow_tpu.lifecycle.release import clean_up, close_lost
+from airflow_tpu.lifecycle.training.collect import Collected, collect
+from airflow_tpu.lifecycle.training.follow import Follower, RunningJob
+from airflow_tpu.lifecycle.training.launch import attach, launch
+from airflow_tpu.lifecycle.training.losses import Ended, spend
+from airflow_tpu.lifecycle.training.resumption import tell_resumption
+from airflow_tpu.lifecycle.waits.loss import lost_state
+
+if TYPE_CHECKING:
+    from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.core.run.run_record import RunRecord
+    from airflow_tpu.core.tpu.resource_name import ResourceName
+    from airflow_tpu.lifecycle.run_context import RunContext
+    from airflow_tpu.lifecycle.waits.polling import Waiting
+
+log = logging.getLogger(__name__)
+
+_SHOWN_LINES = 20
+"""How much of the log an error repeats; all of it is in the task log and in the bucket."""
+
+STALLS_PER_TPU = 2
+"""Stalls on one TPU after which the TPU counts as what is wrong: a device that stays busy stalls every attempt."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A script that has ended well, with what it produced in the bucket.
+
+    :param attempt: its number.
+    :param result: as the worker recorded it.
+    """
+
+    attempt: int
+    result: RunResult
+
+
+@dataclass(frozen=True)
+class Listener:
+    """What a task wants to know while it trains.
+
+    :param line: gets each line of the script's log.
+    :param artifacts: gets the URI below which the attempt's artifacts go.
+    :param interruption: gets what a loss has cost, before the error that stands for it is raised.
+    """
+
+    line: Callable[[str], None]
+    artifacts: Callable[[str], None]
+    interruption: Callable[[Interruption], None]
+
+
+class Training:
+    """One try of a task to bring a run's script to its end.
+
+    :param run: clients and stores.
+    :param record: of the run, as this attempt knows it.
+    :param listener: the task.
+    """
+
+    def __init__(self, run: RunContext, record: RunRecord, listener: Listener) -> None:
+        self.run = run
+        self.record = record
+        self._listener = listener
+        self._reached = Reached()
+        self._ended_at: dt.datetime | None = None
+
+    def train(self, node: ResourceName, waiting: Waiting) -> Trained | RunningJob:
+        """Attach or start, follow as long as this worker may, then :meth:`finish`.
+
+        :param node: the TPU, ready.
+        :param waiting: how long this worker follows.
+        :return: what came of it, or the job that a trigger follows from here on.
+        :raises BudgetExhausted: it was interrupted once too often.
+        :raises TPUError: how it ended otherwise; its log and files are in the bucket as far as the TPU lived.
+        """
+        _ = self.run.clients.access  # connections are read before the event loop runs
+        with self._losses_counted(node.id):
+            job, result = self.run.clients.tpu.run(lambda client: self._follow(client, node, waiting))
+            self._listener.artifacts(artifacts_uri(self.run.conf, self.record.key.name, job.ref.attempt))
+            return job if result is None else self._finish(result)
+
+    def finish(self, good: Callable[[], RunResult], reached: Reached) -> Trained:
+        """Continue where a trigger has followed the run to its end.
+
+        :param good: gives the run's result, or raises how it ended otherwise.
+        :param reached: how far it was.
+        :raises TPUError: as :meth:`train`.
+        """
+        self._reached = reached
+        with self._losses_counted(self.record.attempt_node):
+            return self._finish(good())
+
+    async def _follow(
+        self, client: TPUClient, node: ResourceName, waiting: Waiting
+    ) -> tuple[RunningJob, RunResult | None]:
+        run, record = self.run, self.record
+        with phase(log, "Ship the script and start it"):
+            job = await attach(client, run, record, node) or await launch(client, run, record, node)
+        self._introduce(job)
+        follower = Follower(client, run.clients.access.login, job, self._listener.line)
+        pause = run.clock.now() + dt.timedelta(seconds=waiting.seconds(record.lease.expires_at, run.clock.now()))
+        try:
+            return job, await follower.until_finished(record.lease.expires_at, pause if waiting.may_defer else None)
+        finally:
+            self._reached = follower.reached
+
+    def _introduce(self, job: RunningJob) -> None:
+        """What a person needs beside the log that follows."""
+        uri = artifacts_uri(self.run.conf, self.record.key.name, job.ref.attempt)
+        log.info("log in to the TPU: %s", ssh_command(job.node))
+        log.info("curves, once the run has ended: %s", tensorboard_command(uri))
+        log.info(
+            "the log of attempt %d follows; the run is stopped at %s", job.ref.attempt, self.record.lease.expires_at
+        )
+
+    @contextlib.contextmanager
+    def _losses_counted(self, node_id: str) -> Iterator[None]:
+        """Every ending that is worth another attempt draws on the run's budget; once it is used up the run ends."""
+        try:
+            yield
+        except TPUError as error:
+            if isinstance(error, TPULost):
+                close_lost(self.run, self.record, node_id, error)
+            elif isinstance(error, RunStalled):
+                self._count_stall(node_id)
+            seen = error.at if isinstance(error, TPULost) else None
+            ended = Ended(error, seen or self._ended_at or self.run.clock.now(), self._reached)
+            interruption, exhausted = spend(self.run, self.record, ended) or (None, None)
+            if interruption is not None:
+                self._listener.interruption(interruption)
+            if exhausted is not None:
+                raise exhausted from error
+            raise
+
+    def _count_stall(self, node_id: str) -> None:
+        """After a second stall on a TPU the next try begins with another one."""
+        record = self.run.stores.runs.update(
+            self.record, lambda now: now.with_life(node_id, stalls=now.life(node_id).stalls + 1)
+        )
+        stalls = record.life(node_id).stalls
+        if stalls >= STALLS_PER_TPU:
+            log.warning("the run has stalled %d times on %s: deleting it, the next try replaces it", stalls, node_id)
+            clean_up(self.run, record)
+
+    def _finish(self, result: RunResult) -> Trained:
+        """Keep what was produced, whatever came of the script; then judge it."""
+        run = self.run
+        record = run.stores.runs.update(
+            self.record, lambda now: now.with_life(now.attempt_node, training_seconds=result.seconds)
+        )
+        result = result.judged_by(record.lease.expires_at)
+        uri = artifacts_uri(run.conf, record.key.name, record.attempt)
+        tell_resumption(run, result, log.info)
+        error = classify_exit(result)
+        if error is not None:
+            self._keep(record, uri)
+            self._ended_at = result.ended
+            error = classify_exit(result, self._last_lines(uri)) or error
+            raise final_error(error, self._loss(record)) or error
+        self._bring_home(record, uri)
+        log.info("attempt %d finished after %.1f s", record.attempt, result.seconds)
+        return Trained(record.attempt, result)
+
+    def _bring_home(self, record: RunRecord, uri: str) -> None:
+        """What the run produced is in the bucket before this task ends: a TPU that goes then takes nothing along.
+
+        Lost before that, the run is tried again like any other: it resumes from its last checkpoint and pushes anew.
+
+        :raises TPULost: the TPU went first.
+        """
+        try:
+            self._collect(record, uri)
+        except (ArtifactsLost, ConnectionFailed) as error:
+            lost = error.__cause__ if isinstance(error.__cause__, TPULost) else self._loss(record)
+            raise lost or error from error
+
+    def _collect(self, record: RunRecord, uri: str) -> Collected:
+        with phase(log, "Bring home what the run produced"):
+            return self.run.clients.tpu.run(lambda client: collect(client, self.run, record, uri))
+
+    def _loss(self, record: RunRecord) -> TPULost | None:
+        """Whether the TPU went with the run; what the run says of itself does not decide that."""
+        node = self.run.attempt_node(record)
+        return self.run.clients.tpu.run(lambda client: lost_state(client, node))
+
+    def _last_lines(self, uri: str) -> str:
+        end = LineAssembler()
+        lines = end.feed(self.run.clients.storage.read_end(f"{uri}/{protocol.LOG_OBJECT}")) + end.close()
+        return "\n".join(lines[-_SHOWN_LINES:])
+
+    def _keep(self, record: RunRecord, uri: str) -> None:
+        """Nothing that a failed run produced is lost: its log and files go to the bucket before the TPU goes."""
+        try:
+            pushed = self._collect(record, uri)
+        except TPUError as error:
+            log.warning("what the failed run produced could not be copied, the task delete tries again: %s", error)
+            return
+        pushed.tell(uri)

@@ -1,0 +1,1 @@
+"""Waits for a TPU: until it is READY, reachable, lost or gone."""

@@ -1,0 +1,149 @@
+"""How often a wait looks, what it says meanwhile, and when it gives up."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_tpu.core.run.start_window import first_of
+from airflow_tpu.core.tpu.readiness import Wait
+from airflow_tpu.errors import DeadlineExceeded, WindowClosed
+
+if TYPE_CHECKING:
+    from airflow_tpu.clients.clock import Clock
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+_SAY_AGAIN = 60.0
+"""Seconds after which an unchanged wait is reported again."""
+
+YOUNG = 0.75
+"""How old, in polls, a list may be that another wait has asked for."""
+
+
+@dataclass(frozen=True)
+class PollPolicy:
+    """How often to look and when to give up.
+
+    :param poll: seconds between two looks.
+    :param until: absolute instant; a restarted trigger keeps it.
+    :param since: when the wait began, in whatever process; None for now.
+    :param closes: give up if the TPU is not READY by then; None: never.
+    :param unhealthy: seconds for which a node may be unhealthy or under repair before it is replaced: it is charged.
+    """
+
+    poll: float
+    until: dt.datetime
+    since: dt.datetime | None = None
+    closes: dt.datetime | None = None
+    unhealthy: float = 900.0
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How a task waits: for some seconds in its worker and then in a trigger, or in its worker to the end.
+
+    :param poll: seconds between two looks of a long wait.
+    :param inline: seconds in the worker, None to the end.
+    """
+
+    poll: float
+    inline: float | None = None
+
+    @property
+    def inline_poll(self) -> float:
+        """Seconds between two looks in the worker: a short wait holds a slot, so every second of it counts."""
+        return self.poll if self.inline is None else min(1.0, self.poll)
+
+    @property
+    def may_defer(self) -> bool:
+        """Whether a trigger takes over what takes longer."""
+        return self.inline is not None
+
+    def seconds(self, until: dt.datetime, now: dt.datetime) -> float:
+        """How long the worker waits for something that is given up at an instant."""
+        return max(1.0, (until - now).total_seconds() + self.poll) if self.inline is None else self.inline
+
+
+class PollLoop:
+    """Pauses between two looks, logs what a wait is for without repeating itself, and ends it at the deadline.
+
+    :param policy: how often to look, since when, until when.
+    :param clock: tells the time.
+    """
+
+    def __init__(self, policy: PollPolicy, clock: Clock) -> None:
+        self.policy = policy
+        self.clock = clock
+        self.wait = Wait(policy.since or clock.now(), first_of(policy.until, policy.closes))
+        self._said = ("", self.wait.since)
+
+    async def pause(self, what: str) -> None:
+        """Sleep until the next look.
+
+        :param what: what is waited for, in words.
+        :raises WindowClosed: the first TPU did not come in time.
+        :raises DeadlineExceeded: the deadline has passed.
+        """
+        now = self.clock.now()
+        if now >= self.wait.until:
+            line = self.wait.line(what, now, 0)
+            if now < self.policy.until:
+                raise WindowClosed(f"no TPU in time, gave up {line}.")
+            raise DeadlineExceeded(f"gave up {line}. The TPU is deleted by the teardown task.")
+        self.say(what)
+        await asyncio.sleep(self.policy.poll)
+
+    def say(self, what: str, detail: str = "") -> None:
+        """Log what is waited for, unless that was logged within the last minute.
+
+        :param what: what is waited for; another wait is logged at once.
+        :param detail: how far it is, in words.
+        """
+        now = self.clock.now()
+        reason, at = self._said
+        if reason != what or (now - at).total_seconds() >= _SAY_AGAIN:
+            log.info(self.wait.line(f"{what} ({detail})" if detail else what, now, self.policy.poll))
+            self._said = (what, now)
+
+
+@dataclass
+class UnhealthySince:
+    """Since when a node has not been healthy: kept when a wait moves from the worker to a trigger.
+
+    :param since: epoch of the first look in a row at which it was not, 0 while it is.
+    """
+
+    since: float = 0.0
+
+    def seconds(self, unhealthy: bool, at: dt.datetime) -> float:
+        """Enter one more look.
+
+        :param unhealthy: what was seen.
+        :param at: when.
+        :return: for how long it has not been healthy.
+        """
+        self.since = (self.since or at.timestamp()) if unhealthy else 0.0
+        return at.timestamp() - self.since if unhealthy else 0.0
+
+
+async def within(seconds: float, wait: Awaitable[T]) -> T | None:
+    """Run a wait in the worker for a short time; None when it needs a trigger."""
+    try:
+        return await asyncio.wait_for(wait, seconds)
+    except TimeoutError:
+        return None
+
+
+async def not_before(instant: float, now: Callable[[], float]) -> None:
+    """Hold a trigger's event back until an absolute instant (epoch seconds).
+
+    An event within some seconds of the deferral meets the executor's report of the deferral itself, and the try is
+    failed (https://github.com/apache/airflow/issues/67287).
+    """
+    await asyncio.sleep(max(0.0, instant - now()))

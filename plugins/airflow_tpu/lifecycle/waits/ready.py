@@ -1,0 +1,142 @@
+"""Wait until a TPU is READY: a worker does for a few seconds, a trigger for as long as it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_tpu.clients import tpu_list_cache
+from airflow_tpu.clients.tpu_list_cache import Fresh
+from airflow_tpu.core.ledger.events import TimeSource
+from airflow_tpu.core.tpu.readiness import Judgement, Sighting, judge
+from airflow_tpu.core.tpu.spec import Phase
+from airflow_tpu.errors import HostLost, RateLimited, ResourceNotFound, TransientError
+from airflow_tpu.lifecycle.waits.polling import YOUNG, PollLoop, PollPolicy, UnhealthySince
+
+if TYPE_CHECKING:
+    from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.clients.tpu_messages import OperationView
+    from airflow_tpu.core.tpu.spec import QueuedView, TPUView
+    from airflow_tpu.lifecycle.waits.target import Target
+
+T = TypeVar("T")
+
+_OPERATION_POLL = 30.0
+"""Seconds between two looks at the operation of a node that is on its way."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A TPU that is ready.
+
+    :param view: the node.
+    :param ready_at: since when it is charged.
+    :param source: the API's clock, or ours when the API has no such time (queued resources).
+    """
+
+    view: TPUView
+    ready_at: dt.datetime
+    source: TimeSource
+
+
+async def until_ready(
+    client: TPUClient, target: Target, policy: PollPolicy, unhealthy: UnhealthySince | None = None
+) -> Arrival:
+    """Wait until the node is READY and healthy.
+
+    :param client: the Cloud TPU API.
+    :param target: what was asked for.
+    :param policy: how often to look, when to give up.
+    :param unhealthy: what an earlier wait has seen; what this one sees is entered.
+    :raises CloudError: the operation or the queued resource failed, or the TPU was lost.
+    :raises HostLost: it has been there for too long without being healthy.
+    :raises WindowClosed: the run no longer wants a first TPU.
+    :raises DeadlineExceeded: it took too long.
+    """
+    loop = PollLoop(policy, client.clock)
+    look = _Look(client, target, Fresh.from_now(policy.poll * YOUNG))
+    not_ready_at: dt.datetime | None = None
+    unhealthy = unhealthy or UnhealthySince()
+    while True:
+        looked_at = client.clock.now()
+        try:
+            found = await look.judged()
+        except (TransientError, RateLimited) as error:
+            await loop.pause(f"the API to answer ({error})")
+            continue
+        if found.error is not None:
+            raise found.error
+        if found.ready is not None:
+            # A queued resource does not say since when. The node was not READY at the last look, or, found READY at
+            # once (adopted), before it was created: counted from there it is never too little.
+            return look.arrival(found.ready, not_ready_at or found.ready.created_at or looked_at)
+        not_ready_at = looked_at
+        if unhealthy.seconds(found.unhealthy, looked_at) >= policy.unhealthy:
+            waited = f"gave up waiting for the {found.waiting_for} after {policy.unhealthy:.0f} s"
+            raise HostLost(f"{waited}: it is replaced.")
+        await loop.pause(found.waiting_for)
+
+
+class _Look:
+    """What a wait sees of its TPU: the lists of the zone, which it shares, and what no list has, asked for rarely."""
+
+    def __init__(self, client: TPUClient, target: Target, fresh: Fresh) -> None:
+        self._client = client
+        self._target = target
+        self._fresh = fresh
+        self._operation: OperationView | None = None
+        self._asked_at = float("-inf")
+
+    async def judged(self) -> Judgement:
+        """One look; a loss or a success is not believed from a list alone, which may be some seconds old."""
+        found = judge(await self._listed())
+        return judge(await self._asked()) if found.error is not None or found.ready is not None else found
+
+    def arrival(self, node: TPUView, earliest: dt.datetime) -> Arrival:
+        """The TPU, READY since the end of its operation, or since this instant when there is none to go by."""
+        operation = self._operation
+        if not self._target.is_queued and operation is not None and operation.ended_at is not None:
+            return Arrival(node, operation.ended_at, TimeSource.API)
+        return Arrival(node, earliest, TimeSource.OBSERVED)
+
+    async def _listed(self) -> Sighting:
+        zone = self._target.node.zone
+        node = (await tpu_list_cache.nodes(self._client, zone, self._fresh)).get(self._target.node)
+        queued = None
+        if self._target.is_queued and (node is None or node.phase is not Phase.USABLE):
+            queued = (await tpu_list_cache.queued_resources(self._client, zone, self._fresh)).get(self._target.queued)
+        # While the node is on its way its operation has nothing to tell, unless it has failed: that may take a minute.
+        on_its_way = queued is not None or (node is not None and node.phase is Phase.PENDING)
+        return await self._sighting(node, queued, _OPERATION_POLL if on_its_way else 0.0)
+
+    async def _asked(self) -> Sighting:
+        node = await _known(self._client.node(self._target.node))
+        usable = node is not None and node.phase is Phase.USABLE
+        queued = None
+        if self._target.is_queued and not usable:
+            queued = await _known(self._client.queued_resource(self._target.queued))
+        return await self._sighting(node, queued, 0.0)
+
+    async def _sighting(self, node: TPUView | None, queued: QueuedView | None, operation_poll: float) -> Sighting:
+        now = asyncio.get_running_loop().time()
+        if self._target.operation and now - self._asked_at >= operation_poll:
+            self._operation, self._asked_at = await _known(self._client.operation(self._target.operation)), now
+        operation = self._operation
+        return Sighting(
+            node=node,
+            queued=queued,
+            is_queued=self._target.is_queued,
+            operation_done=operation.done if operation is not None else False,
+            operation_error=operation.error if operation is not None else None,
+            at=self._client.clock.now(),
+        )
+
+
+async def _known(answer: Awaitable[T]) -> T | None:
+    try:
+        return await answer
+    except ResourceNotFound:
+        return None
