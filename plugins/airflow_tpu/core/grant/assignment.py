@@ -86,7 +86,8 @@ class Assignment:
 
     :param grant: the grant.
     :param uses: one for each row, in the order of the grant.
-    :param places: use of the row that a TPU belongs to; TPUs of no row are missing.
+    :param places: use of the row that a TPU belongs to; TPUs of no row are missing. Of equal items, the nodes that one
+        queued resource waits for, it has the last.
     :param uncovered: living TPUs of a type, tier or zone that no row has.
     :param uncounted: TPUs of a type outside Google's naming rule, living or not: they may use any row of their pool.
     """

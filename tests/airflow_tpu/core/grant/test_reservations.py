@@ -19,6 +19,7 @@ from airflow_tpu.core.grant.reservations import Reservation, Reservations
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import GrantUnknown, GrantViolation
+from tests.airflow_tpu.core.grant import two_rows
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 ZONE = "us-central1-f"
@@ -80,11 +81,23 @@ def test_reservation_and_its_tpu_count_once(ask: Callable[..., str | None]) -> N
         ask(reserved, Inventory((*visible, item(reserved.entries[0], owner=None))))
 
 
-def test_husk_of_another_kind_does_not_stand_for_the_reservation(ask: Callable[..., str | None]) -> None:
-    """A run that left a husk in another zone holds its new reservation as well."""
-    husk = item(reservation(0), zone="us-central1-a", alive=False)
+def test_a_terminated_node_of_another_kind_does_not_stand_for_the_reservation(ask: Callable[..., str | None]) -> None:
+    """A run whose terminated node is in another zone holds its new reservation as well."""
+    terminated = item(reservation(0), zone="us-central1-a", alive=False)
     with pytest.raises(GrantViolation, match="5 held"):
-        ask(many(5), Inventory((husk,)))
+        ask(many(5), Inventory((terminated,)))
+
+
+def test_a_reservation_belongs_to_one_row(local_grant: Grant, catalogue: Catalogue) -> None:
+    """Where two rows are about a type, a reservation takes the device, and the chips are free for the next create."""
+    grant, kind = two_rows.two_rows(local_grant, devices=1), catalogue.types[two_rows.KIND]
+    wanted = spec(kind.name, two_rows.ZONE, Tier.SPOT)
+    request = Request(wanted, kind, NOW + timedelta(hours=3), owner=OURS.digest)
+    taken = [many(count, wanted=wanted) for count in range(3)]
+    rows = [authorize(grant, request, Inventory(), NOW, reserved).allowance for reserved in taken[:2]]
+    assert rows == [grant.allowances[1], grant.allowances[0]]
+    with pytest.raises(GrantViolation, match="8 asked and 8 held"):
+        authorize(grant, request, Inventory(), NOW, taken[2])
 
 
 def test_expired_reservations_do_not_count(ask: Callable[..., str | None]) -> None:
