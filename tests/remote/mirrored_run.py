@@ -11,7 +11,7 @@ from airflow_tpu import protocol
 from airflow_tpu.core.run.bundle import Bundle
 from airflow_tpu.core.run.job import JobSpec, RunRef
 from tests.remote.checkpoint_server import URI, CheckpointServer
-from tests.remote.vm import REPOSITORY, Machine, empty_tar, request, until
+from tests.remote.vm import LONG_GRACE, REPOSITORY, Machine, empty_tar, request, until
 
 COUNTING_TRAINING = (sys.executable, str(Path(__file__).with_name("counting_training.py")))
 
@@ -32,7 +32,7 @@ class MirroredRun:
     def start(self, *argv: str, attempt: int = 1, **fields: Any) -> RunRef:
         """Start an attempt."""
         environment = {"ALLOW": str(self.allow), "TRC_LIBRARY": str(REPOSITORY / "include" / "train"), "MINE": "run"}
-        fields = {"checkpoints_uri": URI, "mirror_secs": 0.1, "grace_secs": 20.0, **fields}
+        fields = {"checkpoints_uri": URI, "mirror_secs": 0.1, "grace_secs": LONG_GRACE, **fields}
         job = JobSpec("run", attempt, argv or COUNTING_TRAINING, environment=environment, **fields)
         data = request(job, Bundle("", empty_tar()))
         answer = self.machine.ask("start", data=data, STORAGE_EMULATOR_HOST=self.bucket.url)

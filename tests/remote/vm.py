@@ -20,6 +20,7 @@ from localcloud.testing import eventually
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RUN = RunRef("run", 1)
+LONG_GRACE = 600.0  # seconds that a script which listens never needs, however busy the machine is
 T = TypeVar("T")
 
 

@@ -53,8 +53,8 @@ def address(worker: Worker) -> WorkerAddress:
 
 @pytest.fixture
 def timing() -> Timing:
-    """Short bounds: a test that waits for one of them does so in seconds."""
-    return Timing(boot_window=20.0, connect=5.0, keepalive=1.0, frame=6.0, command=30.0)
+    """Bounds that a busy machine does not reach: a test that waits for one of them sets it itself."""
+    return Timing(boot_window=200.0, connect=100.0, keepalive=100.0, frame=100.0, command=100.0)
 
 
 @pytest.fixture

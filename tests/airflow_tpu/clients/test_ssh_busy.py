@@ -56,7 +56,7 @@ async def test_who_is_turned_away_before_the_banner_comes_again(
     door = BusyDoor(address, closes=6)
 
     async def visit(at: WorkerAddress) -> None:
-        async with RunSession(at, login, replace(timing, boot_window=90.0, connect=30.0)) as session:
+        async with RunSession(at, login, timing) as session:
             await session.check()
 
     async with door.open() as busy:

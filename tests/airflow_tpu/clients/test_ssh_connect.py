@@ -54,7 +54,7 @@ async def test_a_late_key_is_waited_for(
 
 async def test_refusals_are_told_apart(worker: Worker, address: WorkerAddress, login: Login, timing: Timing) -> None:
     """After the boot window a missing key, a closed port and a silent machine have different errors and texts."""
-    impatient = replace(timing, boot_window=0.0, connect=1.0)
+    impatient = replace(timing, boot_window=0.0)
     await worker.set_keys(())
     with pytest.raises(LoginRefused, match="OS Login"):
         await RunSession(address, login, impatient).__aenter__()
@@ -64,7 +64,7 @@ async def test_refusals_are_told_apart(worker: Worker, address: WorkerAddress, l
     await worker.accept()
     await worker.freeze()
     with pytest.raises(ConnectionFailed, match="firewall"):
-        await RunSession(address, login, impatient).__aenter__()
+        await RunSession(address, login, replace(impatient, connect=1.0)).__aenter__()
 
 
 async def test_a_damaged_private_key_is_a_configuration_error(address: WorkerAddress, timing: Timing) -> None:

@@ -12,7 +12,7 @@ from airflow_tpu import protocol
 from airflow_tpu.core.run.job import RunRef
 from tests.remote.checkpoint_server import CheckpointServer
 from tests.remote.mirrored_run import MirroredRun
-from tests.remote.vm import Machine, processes_with, until
+from tests.remote.vm import LONG_GRACE, Machine, processes_with, until
 
 
 def mirror_pids(machine: Machine) -> list[int]:
@@ -54,7 +54,7 @@ def test_a_stop_waits_until_the_last_checkpoint_is_safe(run: MirroredRun, bucket
     ref = run.start(mirror_secs=3600.0)
     run.count_to(3)
     until((run.checkpoints / "step-0000000003").exists)
-    result = run.machine.stop(20.0, ref)["result"]
+    result = run.machine.stop(LONG_GRACE, ref)["result"]
     assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (75, True, 4)
     assert bucket.newest == (4, "attempt-1/000000000004.step-0000000004")
 
@@ -104,8 +104,10 @@ def test_a_mirror_that_was_killed_is_replaced_for_the_last_push(run: MirroredRun
     """When memory ran out and took the mirror, the last checkpoint still gets into the bucket."""
     ref = run.start()
     run.mirrored(ref, 1)
-    os.kill(mirror_pids(run.machine)[0], signal.SIGKILL)
-    result = run.machine.stop(20.0, ref)["result"]
+    (mirror,) = mirror_pids(run.machine)
+    os.kill(mirror, signal.SIGKILL)
+    until(lambda: mirror not in mirror_pids(run.machine))
+    result = run.machine.stop(LONG_GRACE, ref)["result"]
     assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (75, True, 2)
 
 
@@ -139,7 +141,7 @@ def test_a_checkpoint_of_another_version_is_left_alone(run: MirroredRun, bucket:
     (foreign / "MANIFEST.json").write_text('{"schema_version": 2}')
     foreign.rename(run.checkpoints / "step-0000000007")
     run.mirrored(ref, 2)
-    result = run.machine.stop(20.0, ref)["result"]
+    result = run.machine.stop(LONG_GRACE, ref)["result"]
     assert (result["checkpoint_durable"], result["last_durable_step"]) == (True, 3)
     assert bucket.steps == [1, 2, 3]
     said = "checkpoint step-0000000007 is not mirrored: its manifest has version 2, this runner reads version 1"
@@ -151,7 +153,7 @@ def test_a_mirror_counts_from_what_is_there(run: MirroredRun, bucket: Checkpoint
     """An attempt on the same machine uploads nothing that the bucket has already, whichever attempt had saved it."""
     ref = run.start()
     run.mirrored(ref, 1)
-    run.machine.stop(20.0, ref)
+    run.machine.stop(LONG_GRACE, ref)
     before = bucket.steps
     again = RunRef("run", attempt + 1)
     run.count_to(0)

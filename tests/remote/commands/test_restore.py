@@ -11,7 +11,7 @@ import pytest
 from airflow_tpu.core.run.job import RunRef
 from tests.remote.checkpoint_server import CheckpointServer
 from tests.remote.mirrored_run import MirroredRun
-from tests.remote.vm import until
+from tests.remote.vm import LONG_GRACE, until
 
 SECOND = RunRef("run", 2)
 
@@ -45,7 +45,7 @@ def test_a_new_machine_goes_on_from_the_newest_checkpoint(lost_run: MirroredRun,
     assert f"counts from 3; TRC_RESUME={restored}\n" in log
     assert "restored checkpoint step-0000000003 (step 3), saved by attempt 1 at " in log
     assert (restored / "shards" / "0").read_text() == "state of step 3"
-    result = moved_run.machine.stop(20.0, ref)["result"]
+    result = moved_run.machine.stop(LONG_GRACE, ref)["result"]
     assert (result["resumed_step"], result["resumed_attempt"], result["last_durable_step"]) == (3, 1, 5)
     assert result["resumed_saved_at"] < result["started_at"]
 
@@ -149,7 +149,7 @@ def test_checkpoints_on_the_machine_are_not_fetched_again(run: MirroredRun, buck
     """A second attempt on the same machine goes on from its disk, and the bucket serves nothing."""
     first = run.start()
     run.mirrored(first, 2)
-    run.machine.stop(20.0, first)
+    run.machine.stop(LONG_GRACE, first)
     run.start(attempt=2)
     until(lambda: b"counts from 3; TRC_RESUME=None" in run.machine.log(SECOND))
     assert bucket.requests.get("objects.media", 0) == 0

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_tpu import protocol
 from airflow_tpu.core.run.job import RunRef
-from tests.remote.vm import Machine, processes_with, until
+from tests.remote.vm import LONG_GRACE, Machine, processes_with, until
 
 OTHER = RunRef("other", 1)
 # Ignores TERM, and so does its child in a session of its own.
@@ -38,7 +38,7 @@ def test_a_run_that_listens_ends_by_itself(machine: Machine) -> None:
     """TERM is enough for a script that honours it, and its exit status is the result."""
     machine.start("sh", "-c", "trap 'exit 75' TERM; echo ready; while :; do sleep 0.05; done")
     wait_for(machine, b"ready")
-    answer = machine.stop(20.0)
+    answer = machine.stop(LONG_GRACE)
     assert answer["state"] == "finished"
     assert (answer["result"]["exit_code"], answer["result"]["stopped"]) == (75, True)
     assert answer["result"]["stop_command"] is True
@@ -48,7 +48,7 @@ def test_the_stop_file_is_there_before_the_signal(machine: Machine) -> None:
     """A script that polls the stop file sees it, even if it never hears a signal."""
     machine.start("sh", "-c", "trap '' TERM; echo ready; until [ -e $TRC_STOP_FILE ]; do sleep 0.05; done; exit 75")
     wait_for(machine, b"ready")
-    assert machine.stop(20.0)["result"]["exit_code"] == 75
+    assert machine.stop(LONG_GRACE)["result"]["exit_code"] == 75
 
 
 def test_a_run_that_does_not_listen_is_killed_with_all_it_started(machine: Machine) -> None:
@@ -65,7 +65,7 @@ def test_a_stopped_process_hears_the_request(machine: Machine) -> None:
     """A process in state T is continued, so that it can end in peace."""
     machine.start("sh", "-c", "trap 'exit 75' TERM; echo ready; kill -STOP $$; while :; do sleep 0.05; done")
     wait_for(machine, b"ready")
-    assert machine.stop(20.0)["result"]["exit_code"] == 75
+    assert machine.stop(LONG_GRACE)["result"]["exit_code"] == 75
 
 
 def test_the_machine_going_down_is_a_request_to_stop(machine: Machine) -> None:
@@ -105,7 +105,7 @@ def test_a_request_during_the_setup_keeps_the_command_from_starting(machine: Mac
     setup = ("sh", "-c", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done")
     machine.start("echo", "never", setup=setup)
     wait_for(machine, b"ready")
-    result = machine.stop(20.0)["result"]
+    result = machine.stop(LONG_GRACE)["result"]
     assert (result["phase"], result["exit_code"], result["stopped"]) == ("setup", 75, True)
     assert b"never" not in machine.log()
 

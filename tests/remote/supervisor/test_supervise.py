@@ -13,7 +13,7 @@ import pytest
 from airflow_tpu import protocol
 from airflow_tpu.core.run.bundle import Bundle
 from airflow_tpu.core.run.job import JobSpec
-from tests.remote.vm import Machine, empty_tar, processes_with, request
+from tests.remote.vm import LONG_GRACE, Machine, empty_tar, processes_with, request
 
 
 @pytest.mark.parametrize("code", [0, 1, 126, 127, 137, 143, 255])
@@ -147,7 +147,9 @@ def test_declared_artifacts_that_are_missing_are_named(machine: Machine) -> None
 
 def test_the_deadline_stops_the_run(machine: Machine) -> None:
     """A run whose deadline has passed is stopped by its own machine, with the usual grace, and the result says so."""
-    result = machine.run("sh", "-c", "trap 'exit 75' TERM; while :; do sleep 0.05; done", deadline=1.0, grace_secs=20.0)
+    result = machine.run(
+        "sh", "-c", "trap 'exit 75' TERM; while :; do sleep 0.05; done", deadline=1.0, grace_secs=LONG_GRACE
+    )
     assert (result["deadline"], result["stopped"]) == (True, False)
     # The signal may come before the trap is set.
     assert result["exit_code"] == 75 or result["signal"] == signal.SIGTERM
