@@ -35,13 +35,27 @@ FORM_MODULES = {
     "tpu": {"resource_name", "spec"},
 }
 
+NEVER = ("cli", "core.letter", "core.report", "hooks", "triggers", "ui")
+"""Folders of ours that no DAG file needs: what only a running task, the command line or the page uses."""
+
+MOST = {
+    "tpu_grant_watch": 16,
+    "tpu_model_rollback": 18,
+    "tpu_nightly_retrain": 115,
+    "tpu_reaper": 14,
+    "tpu_train": 113,
+    "tpu_usage_report": 18,
+}
+"""How many of our modules each file loads at most; a smaller number is better."""
+
+DAGS = sorted((ROOT / "dags").glob("*.py"))
 Load = Callable[[Path], set[str]]
 
 
 @pytest.fixture(scope="module")
 def load() -> Load:
     """Modules that a process loads for one file, forked from one that has Airflow: what a DAG processor does."""
-    files = [FORM, *sorted((ROOT / "dags").glob("*.py"))]
+    files = [FORM, *DAGS]
     line = [sys.executable, "-c", PARSE, *map(str, files)]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -57,6 +71,15 @@ def test_form_loads_its_table_the_catalogue_and_the_grant(load: Load) -> None:
     ours = {"airflow_tpu", *(f"airflow_tpu.{name}" for name in core | around)}
     assert {name for name in load(FORM) if name.startswith("airflow_tpu")} == ours
     assert foreign(load(FORM)) == set()
+
+
+@pytest.mark.parametrize("file", DAGS, ids=lambda file: str(file.stem))
+def test_dag_file_loads_no_more_than_it_needs(load: Load, file: Path) -> None:
+    """It loads no other package, none of our folders that only a running task uses, and no more modules than before."""
+    ours = {name.removeprefix("airflow_tpu.") for name in load(file) if name.startswith("airflow_tpu")}
+    assert foreign(load(file)) == set()
+    assert {name for name in ours for folder in NEVER if f"{name}.".startswith(f"{folder}.")} == set()
+    assert len(ours) <= MOST[file.stem], sorted(ours)
 
 
 def foreign(names: set[str]) -> set[str]:
