@@ -1,7 +1,7 @@
 """Clocks: time is an input of the local cloud, so that a test can move it by hand.
 
 A node that lives for six hours must not take six hours to test. Everything below asks a :class:`Clock` for the time
-and for its waits; :class:`RealClock` follows the machine, :class:`ManualClock` moves only when told.
+and for its waits; :class:`RealClock` follows the machine, :class:`ManualClock` stands still until a test advances it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ManualClock:
                 waiter.set_result(None)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until somebody has advanced the clock by ``seconds``."""
+        """Wait until the clock has been advanced by ``seconds``."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return

@@ -1,4 +1,4 @@
-"""Where a running local cloud is found: the file other programs read, and the connection they need."""
+"""The endpoints of a running local cloud: the file that other programs read, and the connection for Airflow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TLSFrontEndpoint:
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Everything a client has to know.
+    """The endpoints of one cloud.
 
     :param project_id: the project.
     :param project_number: its number.
@@ -60,7 +60,7 @@ class Endpoints:
         return cls(**{**fields, "tls_front": TLSFrontEndpoint(**fields["tls_front"])})
 
     def write(self, state_dir: Path) -> Path:
-        """Write the file in one step: who reads it finds the old one, none, or a whole one."""
+        """Write the file in one step: a reader finds the old one, none, or a complete one."""
         path = state_dir / FILE_NAME
         draft = path.with_suffix(".tmp")
         draft.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")

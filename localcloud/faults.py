@@ -1,7 +1,7 @@
 """Faults as scripted data: where, when and how often something goes wrong.
 
-A fault waits at a *point* (a named place in the local cloud) for attributes that match, is used up one time after the
-other, and can tell at the end whether it was used at all: a test whose fault never struck has proved nothing.
+A fault waits at a *point* (a named place in the local cloud) for attributes that match, is used up one event after
+the other, and reports at the end how often it was used: a test whose fault never struck has proved nothing.
 
 ===================  ===========================  ================================================================
 point                attributes                   params

@@ -118,7 +118,7 @@ class LocalCloud:
         front = TLSFront(config.state_dir / "tls", storage_url)
         await front.start()
         self._stack.push_async_callback(front.close)
-        # What VMs must know of comes first; nobody calls it before there is a VM.
+        # Endpoints in the environment of VMs come first; nothing calls them before there is a VM.
         control_url = await self._start_control()
         rest_url = await self._start_rest_api()
         power.install(config.state_dir / _VM_PROGRAMS, control_url)
@@ -190,7 +190,7 @@ class LocalCloud:
             "STORAGE_EMULATOR_HOST": storage_url,
             # Where a TPU VM deletes itself; the variable is gcloud's.
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": rest_url,
-            # There is no TPU in here: a script must not look for one, and must not be thought to have used one.
+            # There is no TPU here: a script must neither look for one nor report that it used one.
             "TRC_ACCEL": "cpu",
             # gcsfs otherwise asks a gRPC service of Google first, for 60 s per try.
             "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",

@@ -66,7 +66,7 @@ def storage_bucket(url: str, name: str) -> storage.Bucket:
     :param url: of the storage server.
     :param name: of a bucket that is there.
     """
-    # Here, not above: most of those who need a cloud need no client of its storage, which takes a second to load.
+    # Imported here: most tests need no client of the storage, which takes a second to load.
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
 

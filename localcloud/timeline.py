@@ -1,6 +1,6 @@
-"""Things that happen later: one ordered list of callbacks, driven by a clock.
+"""Callbacks that are due later, in one ordered list driven by a clock.
 
-The state machine never waits; it says what happens after how many seconds. In virtual time :func:`advance` plays the
+The state machine never waits; it plans callbacks. In virtual time :func:`advance` plays the
 list, on sockets :meth:`Timeline.run` does, and both run the same callbacks in the same order.
 """
 
@@ -29,7 +29,7 @@ class Timer:
     cancelled: bool = field(default=False, compare=False)
 
     def cancel(self) -> None:
-        """Let the callback never run."""
+        """Keep the callback from running."""
         self.cancelled = True
 
 

@@ -1,4 +1,4 @@
-"""Talks to the control port of a running cloud; standard library only, so that the command line answers at once."""
+"""A client of a running cloud's control port; standard library only, so that the command line answers at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMEOUT = 120.0
 
 
 class CommandError(Exception):
-    """A command cannot do what it was asked for; the text tells a person why and what to do."""
+    """A command failed; the text says why and what to do."""
 
 
 def endpoints_of(state_dir: Path) -> Endpoints:

@@ -22,7 +22,7 @@ _POLL = 0.02
 def down(state_dir: Path) -> int:
     """End the cloud of a state directory and everything it has started.
 
-    What is left after an orderly end is named, killed and looked for once more.
+    Processes that are left after an orderly end are named and killed, and looked for once more.
 
     :return: 0 if the cloud ended in order and nothing was left, else 1.
     """
@@ -50,7 +50,7 @@ def _farewell(state_dir: Path, count: int) -> str:
 
 
 def _processes_of(state_dir: Path) -> list[psutil.Process]:
-    """Return the processes of the cloud as it knows them itself, and as its mark tells."""
+    """Return the processes that the cloud itself knows, and those that bear its mark."""
     try:
         pids = ask(state_dir, "/status")["vm_processes"]
     except CommandError:
@@ -59,7 +59,7 @@ def _processes_of(state_dir: Path) -> list[psutil.Process]:
 
 
 def _stop_server(state_dir: Path) -> bool:
-    """End the cloud's own process; return whether it ended in order, which one that was gone already did."""
+    """End the cloud's own process; return whether it ended in order, or was gone already."""
     try:
         pid = Endpoints.read(state_dir).pid
     except FileNotFoundError:

@@ -25,7 +25,7 @@ _ON_NODES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; what it cannot do is said on standard error."""
+    """Run one command and return its exit code; the reason of a failure goes to standard error."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(given)
     options.given = given
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         command.set_defaults(verb=verb)
         if verb == "preempt":
             command.add_argument("--notice", type=float, help="seconds between TERM to the processes and the end")
-    faults = _add(commands, "faults", "script faults, or tell what was used of them", _faults)
+    faults = _add(commands, "faults", "script faults, or show how often each was used", _faults)
     faults.add_argument("action", choices=("add", "report"))
     faults.add_argument("file", nargs="?", default="-", help="JSON, one fault or a list; - reads standard input")
     _add(commands, "reset", "remove all nodes, queued resources and faults", _reset)
@@ -104,7 +104,7 @@ def _bucket(text: str) -> tuple[str, str]:
 
 
 def _up(options: argparse.Namespace) -> int:
-    # Only here: the other commands must answer at once, and this brings gRPC, asyncssh and the TPU client.
+    # Imported here: the other commands must answer at once, and this loads gRPC, asyncssh and the TPU client.
     from localcloud.cli import up
 
     if options.detach:

@@ -1,4 +1,4 @@
-"""``up``: run a local cloud until it is told to end, in the foreground or detached."""
+"""``up``: run a local cloud until SIGTERM or SIGINT, in the foreground or detached."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def serve(config: LocalCloudConfig) -> int:
 async def _serve(config: LocalCloudConfig) -> None:
     from localcloud.server import LocalCloud
 
-    told = asyncio.Event()
+    ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, ending.set)
     async with LocalCloud(config) as cloud:
         cloud.endpoints.write(config.state_dir)
         sys.stdout.write(describe(cloud.endpoints, config.state_dir))
         sys.stdout.flush()
-        await told.wait()
+        await ending.wait()
 
 
 @contextlib.contextmanager
@@ -125,7 +125,7 @@ def _tail(log: Path) -> str:
 
 
 def describe(endpoints: Endpoints, state_dir: Path) -> str:
-    """Return what a person needs to use the cloud: where it is, the variable for Airflow, how to end it."""
+    """Return how to use the cloud: its endpoints, the variable for Airflow, the command that ends it."""
     connection = json.dumps(endpoints.airflow_connection())
     lines = [
         f"# The local cloud is up (process {endpoints.pid}, TPU VMs in tier {endpoints.tier}).",

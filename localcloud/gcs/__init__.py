@@ -1,4 +1,4 @@
-"""A small Google Cloud Storage for one machine: what the project relies on, exactly; nothing else."""
+"""A small Google Cloud Storage for one machine: the requests that the project and frameworks on TPU VMs make."""
 
 from localcloud.gcs.server import GCSServer
 

@@ -1,4 +1,4 @@
-"""From a request to its reply: routing, scripted faults, errors in the right language."""
+"""Answers a request: finds its handler, applies scripted faults, writes errors as JSON or XML."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from localcloud.gcs.routes import Handler, route
 from localcloud.gcs.storage.errors import GCSError
 from localcloud.gcs.storage.store import Store
 
-# What Google says in these cases: https://cloud.google.com/storage/docs/json_api/v1/status-codes
+# Google's texts: https://cloud.google.com/storage/docs/json_api/v1/status-codes
 _REFUSALS = {
     "503": GCSError(503, "backendError", "We encountered an internal error. Please try again."),
     "429": GCSError(429, "rateLimitExceeded", "The object exceeded the rate limit for object mutation operations."),
@@ -39,7 +39,7 @@ class RequestDispatcher:
     async def answer(self, call: Call) -> Reply:
         """Return the reply to a request, refusals included.
 
-        :raises CutConnection: if a fault wants no reply to arrive.
+        :raises CutConnection: if a fault keeps the reply from arriving.
         :raises ClientGone: if the client left in the middle of its body.
         """
         try:
@@ -60,7 +60,7 @@ class RequestDispatcher:
         return reply
 
     async def _strike(self, call: Call) -> None:
-        """Let the scripted fault for this request strike, now that its names are known."""
+        """Apply the scripted fault for this request, now that its names are known."""
         fault = self._faults.take("gcs.request", method=call.method, bucket=call.bucket, object=call.object, op=call.op)
         if fault is None:
             return

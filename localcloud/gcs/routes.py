@@ -1,7 +1,7 @@
-"""Which request means what.
+"""Routes: which handler answers which request.
 
 Paths are matched as sent, before percent-decoding: an object may be called ``a%2Fb`` or ``a/b``, and a normalised path
-would no longer tell.
+would be the same for both.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _upload(op: str, method: str, handler: Handler, needs: str = "") -> Route:
 _TO_BUCKET = r"/b/(?P<to_bucket>[^/]+)"
 _TO_OBJECT = r"/o/(?P<to_object>[^/]+)"
 
-# The first line that fits answers.
+# The first route that fits answers.
 ROUTES: list[Route] = [
     _upload("uploads.put", "PUT", upload_api.put, "upload_id"),
     _upload("uploads.put", "POST", upload_api.put, "upload_id"),

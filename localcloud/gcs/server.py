@@ -1,4 +1,4 @@
-"""The HTTP server: bytes in and out, nothing about storage."""
+"""The HTTP server: turns HTTP requests into calls and replies into HTTP responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resource names, ids and labels: how they are written, and what Google refuses."""
+"""Resource names, ids and labels: their forms, and which ones Google refuses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ResourceName:
         """Take a name apart.
 
         :param collection: what it must be a name of, for example ``nodes``; empty for a location.
-        :raises CloudError: INVALID_ARGUMENT if it is none.
+        :raises CloudError: INVALID_ARGUMENT if it has another form.
         """
         match = _RESOURCE.fullmatch(text)
         if match is None or (match[3] or "") != collection:

@@ -17,7 +17,7 @@ _MAXIMUM = 1000
 def page(items: Sequence[T], key: Callable[[T], str], size: int, token: str) -> tuple[list[T], str]:
     """Return one page of ``items`` in the order of ``key``, and the token of the next page or "".
 
-    :raises CloudError: INVALID_ARGUMENT for a negative size or a token that is none.
+    :raises CloudError: INVALID_ARGUMENT for a negative size or a malformed token.
     """
     if size < 0:
         raise errors.invalid(f'Cloud TPU received a bad request. The field "page_size" cannot be "{size}"')

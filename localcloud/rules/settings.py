@@ -1,4 +1,4 @@
-"""What can be chosen about the behaviour of the local cloud's TPU API."""
+"""Settings of the local cloud's TPU API."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Latencies:
 
 @dataclass(frozen=True)
 class Settings:
-    """The project, its limits and its habits.
+    """The project, its limits and its latencies.
 
     :param project_id: the only project there is.
     :param project_number: its number; accepted wherever the id is.

@@ -1,4 +1,4 @@
-"""Admin Activity: what Cloud Audit Logs keep of creates and deletes, one JSON object a line.
+"""The Admin Activity log: creates and deletes as Cloud Audit Logs keep them, one JSON object a line.
 
 Google writes one entry when a call has been accepted, marked as the first of its operation, and one when the operation
 has ended, marked as the last. A refused call is one entry with a status. Reads are not in this log. Nor are the deletes
@@ -40,7 +40,7 @@ class ActivityLog:
         self._written = 0
 
     def accepted(self, key: str, resource: str, operation: Operation) -> None:
-        """Take down a call that has begun an operation, and later the end of that operation.
+        """Log a call that has begun an operation, and later the end of that operation.
 
         :param key: ``Service/Method``.
         :param resource: full name of what it is about.
@@ -53,7 +53,7 @@ class ActivityLog:
         operation.when_done(lambda: self._write(key, resource, last, _status(operation)))
 
     def refused(self, key: str, resource: str, error: CloudError) -> None:
-        """Take down a call that was answered with an error.
+        """Log a call that was answered with an error.
 
         :param key: ``Service/Method``.
         :param resource: full name of what it is about.
@@ -92,12 +92,12 @@ class ActivityLog:
 
 
 def entries(state_dir: Path) -> list[dict[str, Any]]:
-    """Every entry of the clouds that ran in a state directory, oldest first; the last one may still run."""
+    """Return every entry of the clouds that ran in a state directory, oldest first; the last one may still run."""
     path = state_dir / FILE
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    # A line without its end is being written this moment.
+    # A line without its end is still being written.
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 

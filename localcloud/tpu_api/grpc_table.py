@@ -1,7 +1,7 @@
 """The table of gRPC methods, read from the client package at run time.
 
 ``google-cloud-tpu`` ships message classes but no server and no service descriptor. Its transport, though, registers
-every method with a path, a serializer and a deserializer; a channel that only writes these down gives the whole table.
+every method with a path, a serializer and a deserializer; a channel that only records these gives the whole table.
 A newer client therefore brings its new methods as *named* unimplemented ones, never as silent drift.
 """
 
@@ -47,7 +47,7 @@ def method_table() -> dict[str, MethodRow]:
 
 
 class _Recorder:
-    """Stands where the transport expects its channel and notes what is registered."""
+    """A channel that records the methods which the transport registers."""
 
     def __init__(self) -> None:
         self.rows: list[MethodRow] = []

@@ -1,4 +1,4 @@
-"""The TPU API over plain HTTP, as far as a TPU VM needs it to give itself back: get and delete, and operations.
+"""The TPU API over plain HTTP, as far as a TPU VM needs it to delete itself: get, delete, operations.
 
 https://cloud.google.com/tpu/docs/reference/rest
 """
@@ -58,7 +58,7 @@ _CALLS: dict[tuple[str, str], tuple[str, Build]] = {
 class RestServer:
     """Serves ``/v2/projects/P/locations/Z/COLLECTION/ID`` on one port of the loopback interface.
 
-    :param dispatcher: gives what answers the calls, once a call has come.
+    :param dispatcher: returns the dispatcher; called when a call arrives, since it starts after this server.
     """
 
     def __init__(self, dispatcher: Callable[[], CallDispatcher]) -> None:

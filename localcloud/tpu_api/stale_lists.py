@@ -1,6 +1,7 @@
 """Lists that are behind: what was just created is not in them yet, what was just deleted still is.
 
-Google promises no list that is up to date at every moment; what is asked for by its name is always answered right here.
+Google promises no list that is up to date at every moment. A resource that is read by its name is always shown here as
+it is.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ Method = Callable[[Any], Any]
 
 
 class StaleLists:
-    """What the lists show instead of the truth, as ``tpu.list`` faults tell.
+    """Lists that are behind, as ``tpu.list`` faults script it.
 
     Their ``event`` is ``create`` (the resource is missing) or ``delete`` (it is still shown as it was before), their
-    param ``seconds`` of the cloud's clock since then, after which the list has the truth.
+    param ``seconds`` of the cloud's clock since then, after which the list is right.
 
     :param nodes: the nodes, those of queued resources included.
     :param queued: the queued resources.
@@ -34,7 +35,7 @@ class StaleLists:
         nodes.listeners.append(self._on_node)
 
     def over(self, methods: Mapping[str, Method]) -> dict[str, Method]:
-        """The methods of the API with lists that lag."""
+        """Return the methods of the API with lists that may be behind."""
         return {
             **methods,
             "Tpu/ListNodes": self._late(methods["Tpu/ListNodes"], "nodes"),

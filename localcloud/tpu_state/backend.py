@@ -38,7 +38,7 @@ class Backend:
     """What nodes, queued resources and operations run on.
 
     :param settings: project, limits, latencies.
-    :param catalogue: what is sold where.
+    :param catalogue: types, zones, runtime versions.
     :param timeline: the clock and everything that happens later.
     :param rng: the only random source.
     :param faults: scripted faults.

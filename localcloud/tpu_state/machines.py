@@ -34,7 +34,7 @@ class Order:
     :param uid: numeric id of this life of the node; a re-created node has another.
     :param zone: where.
     :param hosts: how many workers.
-    :param metadata: node metadata; ``ssh-keys`` decides who may log in.
+    :param metadata: node metadata; ``ssh-keys`` has the keys that may log in.
     """
 
     name: str

@@ -28,7 +28,7 @@ class WorkerConfig:
     :param environment: variables of every session on every worker.
     :param clock: for the instants of scripted faults.
     :param faults: scripted faults, point ``vm.ssh``.
-    :param turns: bounds how many workers start at the same time.
+    :param starting: bounds how many workers start at the same time.
     """
 
     driver: VMDriver
@@ -36,7 +36,7 @@ class WorkerConfig:
     environment: Mapping[str, str]
     clock: Clock
     faults: FaultRegistry
-    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STARTS_AT_ONCE))
+    starting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STARTS_AT_ONCE))
 
 
 class NodeWorkers:
@@ -88,7 +88,7 @@ class NodeWorkers:
             environment={**self._config.environment, power.NODE_VARIABLE: self._order.name},
             directory=self.directory / f"w{index}",
         )
-        async with self._config.turns:
+        async with self._config.starting:
             return await self._config.driver.start(spec)
 
     def play_scripts(self) -> None:
@@ -99,7 +99,7 @@ class NodeWorkers:
                 self.watch(ssh_faults.after_ready(params, worker, keys, self._config.clock))
 
     def watch(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside the workers until it ends or they do."""
+        """Run something beside the workers until it ends or they do."""
         task = asyncio.get_running_loop().create_task(work)
         self._watches.add(task)
         task.add_done_callback(self._watch_ended)
@@ -109,8 +109,8 @@ class NodeWorkers:
         report_failure(task)
 
     async def each(self, action: Callable[[Worker], Awaitable[None]]) -> None:
-        """Do something to every worker at once."""
-        works = [ssh_faults.passing_over_the_dead(action(worker)) for worker in self.workers]
+        """Apply an action to every worker at once."""
+        works = [ssh_faults.ignoring_dead_workers(action(worker)) for worker in self.workers]
         await asyncio.gather(*works)
 
     async def kill(self) -> None:
@@ -125,7 +125,7 @@ class NodeWorkers:
 
 
 def report_failure(task: asyncio.Task[Any]) -> None:
-    """Make a failure of a task nobody awaits heard: in the log, with its traceback."""
+    """Log the failure of a task that is not awaited, with its traceback."""
     if not task.cancelled() and (error := task.exception()) is not None:
         context = {"message": "The local cloud failed", "exception": error, "task": task}
         task.get_loop().call_exception_handler(context)

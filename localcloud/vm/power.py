@@ -15,7 +15,7 @@ from pathlib import Path
 
 NODE_VARIABLE = "LOCALCLOUD_NODE"
 _SECONDS = 60.0
-# There is nobody to become: a VM's login may do here what root may do there.
+# There is no other user: the login of a VM may do here what root may do on a real one.
 _SUDO = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
 exec "$@"

@@ -1,4 +1,4 @@
-"""How far a training is, read from the ``progress.json`` that it writes on its VM: for preemption at a step."""
+"""The step of a training, read from the ``progress.json`` that it writes on its VM: for preemption at a step."""
 
 from __future__ import annotations
 

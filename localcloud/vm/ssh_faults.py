@@ -1,4 +1,4 @@
-"""What may go wrong with SSH to one worker, scripted at ``vm.ssh``.
+"""Faults of SSH to one worker, scripted at ``vm.ssh``.
 
 Params, in seconds of the cloud's clock after READY:
 
@@ -27,7 +27,7 @@ def keys_at_start(scripts: Sequence[Params], keys: tuple[SSHKey, ...]) -> tuple[
 
 
 async def before_ready(scripts: Sequence[Params], worker: Worker) -> None:
-    """Do to a started worker what must be so before its node is READY."""
+    """Apply what must hold before the node of a started worker is READY."""
     for params in scripts:
         if params.get("rotate_host_key") is True:
             await worker.rotate_host_key()
@@ -60,11 +60,11 @@ async def after_ready(params: Params, worker: Worker, keys: tuple[SSHKey, ...], 
 
 async def _later(seconds: float, action: Callable[[], Awaitable[None]], clock: Clock) -> None:
     await clock.sleep(seconds)
-    await passing_over_the_dead(action())
+    await ignoring_dead_workers(action())
 
 
-async def passing_over_the_dead(work: Awaitable[None]) -> None:
-    """Wait for something done to a worker; one that was killed meanwhile needs nothing done any more."""
+async def ignoring_dead_workers(work: Awaitable[None]) -> None:
+    """Wait for an action on a worker; ignore that the worker was killed meanwhile."""
     try:
         await work
     except WorkerGone:

@@ -16,44 +16,44 @@ State = Node.State
 
 @pytest.fixture
 def cloud() -> VirtualCloud:
-    """A cloud on paper with default settings."""
+    """A virtual cloud with default settings."""
     return make_virtual_cloud()
 
 
 def test_a_fault_lets_some_pass_and_strikes_some() -> None:
     """``after`` matching events pass, ``times`` are spoilt, later ones pass again."""
-    book = FaultRegistry()
-    book.add({"point": "gcs.request", "match": {"object": "ckpt/*"}, "times": 2, "after": 1})
+    faults = FaultRegistry()
+    faults.add({"point": "gcs.request", "match": {"object": "ckpt/*"}, "times": 2, "after": 1})
     struck = [
-        book.take("gcs.request", object=name) is not None for name in ["ckpt/1", "x", "ckpt/2", "ckpt/3", "ckpt/4"]
+        faults.take("gcs.request", object=name) is not None for name in ["ckpt/1", "x", "ckpt/2", "ckpt/3", "ckpt/4"]
     ]
     assert struck == [False, False, True, True, False]
 
 
 def test_a_fault_strikes_one_in_so_many() -> None:
     """``every`` of 3 spoils the third and the sixth of the events that are not let pass."""
-    book = FaultRegistry()
-    book.add({"point": "gcs.request", "times": 9, "after": 1, "every": 3})
-    struck = [book.take("gcs.request") is not None for _ in range(8)]
+    faults = FaultRegistry()
+    faults.add({"point": "gcs.request", "times": 9, "after": 1, "every": 3})
+    struck = [faults.take("gcs.request") is not None for _ in range(8)]
     assert struck == [False, False, False, True, False, False, True, False]
 
 
 def test_a_report_tells_what_was_used() -> None:
     """The report counts uses, and what is not wholly used up is named."""
-    book = FaultRegistry()
-    book.add({"id": "used", "point": "tpu.call", "match": {"method": "Get*"}})
-    book.add({"id": "half", "point": "tpu.call", "times": 2})
-    book.take("tpu.call", method="GetNode")
-    book.take("tpu.call", method="GetNode")
-    assert [(row["id"], row["used"]) for row in book.report()] == [("used", 1), ("half", 1)]
-    assert book.unused() == ["half"]
+    faults = FaultRegistry()
+    faults.add({"id": "used", "point": "tpu.call", "match": {"method": "Get*"}})
+    faults.add({"id": "half", "point": "tpu.call", "times": 2})
+    faults.take("tpu.call", method="GetNode")
+    faults.take("tpu.call", method="GetNode")
+    assert [(row["id"], row["used"]) for row in faults.report()] == [("used", 1), ("half", 1)]
+    assert faults.unused() == ["half"]
 
 
 def test_an_attribute_that_is_missing_does_not_match() -> None:
     """A pattern on an attribute that the event lacks matches only if it matches nothing at all."""
-    book = FaultRegistry()
-    book.add({"point": "vm.ssh", "match": {"worker": "0"}})
-    assert book.take("vm.ssh", node="n") is None
+    faults = FaultRegistry()
+    faults.add({"point": "vm.ssh", "match": {"worker": "0"}})
+    assert faults.take("vm.ssh", node="n") is None
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_a_malformed_fault_is_refused_with_every_mistake(spec: dict[str, Any], w
 
 def test_an_id_is_used_once() -> None:
     """Two faults cannot share an id."""
-    book = FaultRegistry()
-    book.add({"id": "same", "point": "vm.ssh"})
+    faults = FaultRegistry()
+    faults.add({"id": "same", "point": "vm.ssh"})
     with pytest.raises(FaultSpecError, match="same"):
-        book.add({"id": "same", "point": "vm.ssh"})
+        faults.add({"id": "same", "point": "vm.ssh"})
 
 
 def test_a_stock_out_arrives_in_the_operation_and_leaves_nothing(cloud: VirtualCloud) -> None:
@@ -130,7 +130,7 @@ def test_an_operation_may_be_slow(cloud: VirtualCloud) -> None:
 
 
 def test_a_node_may_be_late_with_its_operation(cloud: VirtualCloud) -> None:
-    """With ``resource: late`` the node is CREATING for as long as its operation goes on, and both end together."""
+    """With ``resource: late`` the node is CREATING for as long as its operation runs, and both end together."""
     cloud.faults.add(fault("tpu.operation", action="slow", resource="late", seconds=100))
     name = cloud.create().name
     cloud.pass_time(100)

@@ -180,7 +180,7 @@ async def test_the_host_key_may_change(cloud: LocalCloud, client: tpu_v2.TpuAsyn
 async def test_a_connection_may_be_cut_while_the_process_lives(
     cloud: LocalCloud, client: tpu_v2.TpuAsyncClient, key: asyncssh.SSHKey
 ) -> None:
-    """The control port's ``drop`` cuts the connection; a detached process goes on, and a new connection works."""
+    """The control port's ``drop`` cuts the connection; a detached process lives on, and a new connection works."""
     node = await ready(client, metadata=authorized(key))
     pinned = (await host_keys(client))[0]
     async with connect(cloud, node, pinned, key) as connection:

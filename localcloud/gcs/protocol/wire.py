@@ -1,7 +1,7 @@
 """One request and one reply, free of any web framework.
 
 Handlers see a :class:`Call` and return a :class:`Reply`; the same handlers therefore serve a plain HTTP request and a
-part of a batch. Bodies are streams in both directions: an object never sits in memory as a whole.
+part of a batch. Bodies are streams in both directions: no object is held in memory as a whole.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CutConnection(Exception):
 
 
 async def _unwatched(call: Call) -> None:
-    """Nobody waits for the names of this request."""
+    """Do nothing with the names of a request."""
 
 
 @dataclass
@@ -46,10 +46,10 @@ class Call:
     :param base_url: scheme and host the client used; links and session URLs start with it.
     :param op: what the request does, for example ``objects.insert``; set by the router.
     :param names: decoded names found in the path (``bucket``, ``object``, ...); set by the router.
-    :param on_named: told when the names of a request that carries them in its body are known.
+    :param on_named: called once the names that a request carries in its body are known.
     :param cut_after: a scripted fault cuts the connection behind this many bytes of content, in either direction.
     :param received: bytes of the body so far.
-    :param lost: a scripted fault makes the answer get lost.
+    :param lost: a scripted fault loses the answer.
     """
 
     method: str
@@ -84,7 +84,7 @@ class Call:
         return self.names.get("object", "") or self.query.get("name", "")
 
     async def named(self, **names: str) -> None:
-        """Take note of names found in the body."""
+        """Add names that were found in the body."""
         self.names.update(names)
         await self.on_named(self)
 
@@ -95,7 +95,7 @@ class Call:
     def number(self, name: str) -> int | None:
         """Return a query parameter as a whole number, or ``None`` if it is absent.
 
-        :raises GCSError: 400 if it is no number.
+        :raises GCSError: 400 if it is not a number.
         """
         text = self.query.get(name)
         if text is None or text == "":

@@ -1,7 +1,7 @@
 """Content on disk: one file per object generation or upload session.
 
 A file has a random name and becomes part of an object only by the database row that names it, so a crash leaves at
-worst a file that nobody names; :meth:`BlobFolder.sweep` removes those at the next start.
+worst a file that no row names; :meth:`BlobFolder.remove_unknown` removes those at the next start.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class BlobFolder:
             raise
 
     def append(self, blob: str, digest: Digest) -> BlobWriter:
-        """Continue a file after the bytes that ``digest`` covers; whatever lies behind them is cut off."""
+        """Continue a file after the bytes that ``digest`` covers; what lies behind them is cut off."""
         os.truncate(self.path(blob), digest.size)
         return BlobWriter(blob, self.path(blob).open("ab"), digest)
 
@@ -130,7 +130,7 @@ class BlobFolder:
 
     @contextmanager
     def owned(self, blob: str) -> Iterator[None]:
-        """Delete a finished file if anything inside fails: nobody will name it then."""
+        """Delete a finished file if anything inside fails: no row names it then."""
         try:
             yield
         except BaseException:
@@ -150,7 +150,7 @@ class BlobFolder:
         for blob in blobs:
             self.path(blob).unlink(missing_ok=True)
 
-    def sweep(self, known: frozenset[str]) -> int:
+    def remove_unknown(self, known: frozenset[str]) -> int:
         """Delete every file that is not ``known`` and return how many there were."""
         orphans = [path.name for path in self._root.glob("??/*") if path.name not in known]
         self.remove(*orphans)

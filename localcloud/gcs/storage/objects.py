@@ -1,4 +1,4 @@
-"""Objects: generations, and the only place where one comes or goes."""
+"""Objects: their generations, and every change of them."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _retire(store: Store, bucket: str, name: str) -> None:
 
 
 def _erase(store: Store, row: Generation) -> None:
-    """Remove a generation; of one that the bucket's soft-delete policy keeps a description is left.
+    """Remove a generation; its description stays if the bucket has a soft-delete policy.
 
     :raises GCSError: 403 if it is held.
     """
@@ -168,17 +168,17 @@ def _erase(store: Store, row: Generation) -> None:
 
 
 def delete(store: Store, bucket: str, name: str, generation: int | None, conditions: Preconditions) -> None:
-    """Delete the current generation (kept as noncurrent in a versioned bucket) or, for ever, a named one.
+    """Delete the current generation (kept as noncurrent in a versioned bucket) or, for good, the named generation.
 
     :raises GCSError: 403 (hold), 404 or 412.
     """
     with store.transaction():
-        doomed = find(store, bucket, name, generation)
-        conditions.check_write(doomed)
+        target = find(store, bucket, name, generation)
+        conditions.check_write(target)
         if generation is None:
             _retire(store, bucket, name)
         else:
-            _erase(store, doomed)
+            _erase(store, target)
 
 
 def change(store: Store, target: Generation, meta: dict[str, Any], conditions: Preconditions) -> Generation:

@@ -1,6 +1,6 @@
-"""What a bucket keeps although it was deleted: soft delete, retention, as Google shows them.
+"""Soft-delete and retention policies of a bucket, as Google shows them.
 
-The policies are kept and shown. Of what soft delete keeps only the description is left here, for listings; retention is
+The policies are stored and shown. Soft delete keeps only the description of an object here, for listings; retention is
 not carried out.
 """
 
@@ -24,7 +24,7 @@ def settled(config: dict[str, Any], before: dict[str, Any], now: str) -> dict[st
     :param config: the settings as they are to be.
     :param before: the settings as they were.
     :param now: RFC 3339.
-    :raises GCSError: 400 for a period that is no number, or that Google does not offer.
+    :raises GCSError: 400 for a period that is not a number, or that Google does not offer.
     """
     changed = {name: config[name] for name in _SECONDS if config.get(name) and config[name] != before.get(name)}
     return {**config, **{name: _answer(name, policy, now) for name, policy in changed.items()}}

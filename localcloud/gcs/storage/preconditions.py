@@ -1,6 +1,6 @@
 """Generation and metageneration preconditions, on every verb.
 
-Semantics: https://cloud.google.com/storage/docs/request-preconditions. An object that is not there has generation 0.
+Semantics: https://cloud.google.com/storage/docs/request-preconditions. A missing object has generation 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Versioned(Protocol):
 
 @dataclass(frozen=True)
 class Preconditions:
-    """Conditions of one request on one object or bucket; ``None`` is no condition.
+    """Conditions of one request on one object or bucket; ``None``: no condition.
 
     :param generation: the current generation must be this; 0: the object must not exist.
     :param not_generation: the current generation must not be this.

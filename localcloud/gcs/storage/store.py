@@ -1,8 +1,8 @@
 """The database of the storage server: SQLite in WAL mode beside the folder of contents.
 
-Every state change is one transaction, taken under one lock: a precondition is checked and acted on without anybody in
-between. WAL with ``synchronous=NORMAL`` survives the death of the process (``kill -9``); only a power cut may lose the
-last transactions, which a stand-in for a cloud may.
+Every state change is one transaction under one lock: nothing changes between the check of a precondition and the
+change it guards. WAL with ``synchronous=NORMAL`` survives the death of the process (``kill -9``); a power cut may lose
+the last transactions, which a stand-in for a cloud may.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Store:
         self.digests: dict[str, Digest] = {}
         #: Requests that are writing into a session right now, by session.
         self.writers: dict[str, SessionWriter] = {}
-        self._doomed: list[str] = []
+        self._discarded: list[str] = []
         self._lock = threading.RLock()
         # Tests and the command line create buckets from other threads than the one that serves.
         self._db = sqlite3.connect(root / "gcs.sqlite", isolation_level=None, check_same_thread=False)
@@ -72,15 +72,15 @@ class Store:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.executescript(_SCHEMA)
-        self._sweep()
+        self._remove_unknown_blobs()
 
-    def _sweep(self) -> None:
+    def _remove_unknown_blobs(self) -> None:
         rows = self.query("SELECT blob FROM objects UNION SELECT blob FROM uploads")
-        self.blobs.sweep(frozenset(row["blob"] for row in rows if row["blob"]))
+        self.blobs.remove_unknown(frozenset(row["blob"] for row in rows if row["blob"]))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make everything inside happen wholly or not at all, with nobody in between; may be nested."""
+        """Commit everything inside as one transaction, or nothing of it; may be nested."""
         with self._lock:
             if self._db.in_transaction:
                 yield
@@ -90,15 +90,15 @@ class Store:
                 yield
             except BaseException:
                 self._db.execute("ROLLBACK")
-                self._doomed.clear()
+                self._discarded.clear()
                 raise
             self._db.execute("COMMIT")
-            self.blobs.remove(*self._doomed)
-            self._doomed.clear()
+            self.blobs.remove(*self._discarded)
+            self._discarded.clear()
 
     def discard(self, *blobs: str) -> None:
-        """Delete files once the transaction under way is committed; a row must never name a file that is gone."""
-        self._doomed.extend(blobs)
+        """Delete files once the present transaction is committed: a row must never name a missing file."""
+        self._discarded.extend(blobs)
 
     def query(self, sql: str, *values: Any) -> list[sqlite3.Row]:
         """Run a statement and return its rows."""
@@ -112,8 +112,8 @@ class Store:
 
     def insert(self, table: str, row: dict[str, Any]) -> None:
         """Insert a row; table and columns come from the code, never from a request."""
-        columns, marks = ", ".join(row), ", ".join("?" * len(row))
-        self.query(f"INSERT INTO {table} ({columns}) VALUES ({marks})", *row.values())  # noqa: S608 - the code's own
+        columns, values = ", ".join(row), ", ".join("?" * len(row))
+        self.query(f"INSERT INTO {table} ({columns}) VALUES ({values})", *row.values())  # noqa: S608 - the code's own
 
     def next_generation(self) -> int:
         """Return a generation number: microseconds of the clock, as Google's are, but never twice the same."""

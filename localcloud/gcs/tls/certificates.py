@@ -1,4 +1,4 @@
-"""A throw-away certificate authority: made at start, trusted by nobody but the processes told to."""
+"""A throw-away certificate authority: made at start, trusted only by processes whose environment names it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Issued:
 def server_context(folder: Path, hosts: list[str]) -> tuple[ssl.SSLContext, Path]:
     """Return a TLS server context for some host names, and the file of authorities that makes clients accept it.
 
-    The file also holds the machine's usual authorities: a client that is told to use it still reaches everything else.
+    The file also holds the machine's usual authorities: a client that uses it still reaches everything else.
 
     :param folder: created if missing; key and certificates are written there.
     :param hosts: names, wildcards allowed.

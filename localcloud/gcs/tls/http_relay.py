@@ -1,4 +1,4 @@
-"""An HTTP/1.1 relay that forgives what strict servers refuse.
+"""An HTTP/1.1 relay that accepts what strict servers refuse.
 
 TensorFlow's storage client sends ``Transfer-Encoding: identity`` beside a ``Content-Length``, and chunked bodies beside
 a ``Content-Length``: legal for a lenient reader, a 400 or 501 elsewhere. The relay makes each request unambiguous.
@@ -26,7 +26,7 @@ class Stream:
 
 
 class ProtocolError(Exception):
-    """Something that is no HTTP/1.1, or a connection that ended in the middle of it."""
+    """A message that is not HTTP/1.1, or a connection that ended inside one."""
 
 
 @dataclass(frozen=True)

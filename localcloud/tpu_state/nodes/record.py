@@ -1,4 +1,4 @@
-"""One node: what was asked for, what has become of it, and how the API shows it."""
+"""One node: the request, its state now, and how the API shows it."""
 
 from __future__ import annotations
 

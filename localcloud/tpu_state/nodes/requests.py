@@ -1,4 +1,4 @@
-"""From a create request to a node record: every check that Google makes before it accepts a call."""
+"""Builds a node record from a create request, with every check that Google makes before it accepts the call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OUTPUT_ONLY = (
 
 
 def build(backend: Backend, parent: ResourceName, node_id: str, asked: Node, queued: str = "") -> NodeRecord:
-    """Check a node as asked for and return its record, in CREATING and not yet known to anybody.
+    """Check a node as asked for and return its record, in CREATING and not yet in the registry.
 
     :param parent: the location.
     :param queued: full name of the queued resource it will belong to.

@@ -1,6 +1,6 @@
 """How nodes go: preempted, terminated, powered off, deleted.
 
-A preempted node keeps its name and its quota until somebody deletes it (Google's pages on preemptible TPUs and on TPU
+A preempted node keeps its name and its quota until it is deleted (Google's pages on preemptible TPUs and on TPU
 VM states, https://github.com/skypilot-org/skypilot/pull/1483).
 """
 
@@ -55,7 +55,7 @@ class NodeShutdown:
         self._lose(record, State.TERMINATED)
 
     def power_off(self, record: NodeRecord) -> None:
-        """Stop the VMs of a node because somebody on one of them has shut it down.
+        """Stop the VMs of a node because ``shutdown`` was run on one of them.
 
         What Google shows then is not documented. Here it is what the API has for it: STOPPED where a node can be
         stopped, else TERMINATED, with which a queued resource ends as by any loss. Name and quota stay.

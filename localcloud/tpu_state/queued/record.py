@@ -1,4 +1,4 @@
-"""One queued resource: what was asked for, what has become of it, and how the API shows it."""
+"""One queued resource: the request, its state now, and how the API shows it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class QueuedRecord:
     :ivar template: the request as asked for, without anything that changes.
     :ivar nodes: its nodes, prepared; they exist for others only from PROVISIONING on.
     :ivar state: ``QueuedResourceState.State``.
-    :ivar initiator: who caused the state: 1 the user, 2 the service.
+    :ivar initiator: the cause of the state: 1 the user, 2 the service.
     :ivar error: why it FAILED.
     :ivar delete: the pending delete operation.
     """
@@ -64,7 +64,7 @@ class QueuedRecord:
 
 
 def build_queued(backend: Backend, parent: ResourceName, identifier: str, asked: QueuedResource) -> QueuedRecord:
-    """Check a queued resource as asked for and return its record, not yet known to anybody.
+    """Check a queued resource as asked for and return its record, not yet in the registry.
 
     :raises CloudError: INVALID_ARGUMENT, or what else Google answers.
     """

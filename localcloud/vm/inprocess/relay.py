@@ -13,7 +13,7 @@ Serve = Callable[[socket.socket], Awaitable[object]]
 
 
 class Relay:
-    """Accepts connections and passes their bytes on, unless told otherwise.
+    """Accepts connections and passes their bytes on, unless it refuses or is frozen.
 
     :param address: where to listen.
     :param port: the port.

@@ -52,7 +52,7 @@ class InProcessWorker:
         self._relay.refuse()
         self._relay.thaw()
         self._relay.drop()
-        left = await self._traces.sweep(self._shell.started) if self._shell.used else []
+        left = await self._traces.kill_all(self._shell.started) if self._shell.used else []
         if left:
             raise SurvivorsLeft(self.spec.node_id, left)
         self.gone = True

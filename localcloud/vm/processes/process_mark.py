@@ -1,4 +1,4 @@
-"""How processes of one local cloud are told from all others."""
+"""The variable that marks the processes of one local cloud."""
 
 #: Every process of a cloud inherits this variable; its value is the absolute state directory.
 PROCESS_MARK = "LOCALCLOUD_STATE_DIR"

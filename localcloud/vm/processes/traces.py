@@ -38,7 +38,7 @@ class Traces:
             yield from proctable.tree(root)
         yield from touching(self._directory, self._since)
 
-    async def sweep(self, roots: Collection[int] = ()) -> list[int]:
+    async def kill_all(self, roots: Collection[int] = ()) -> list[int]:
         """Stop and kill those processes until none is found; return what could not be killed."""
         quiet = 0
         for _ in range(_ROUNDS):
@@ -78,7 +78,7 @@ def send(rows: Iterable[Process], number: signal.Signals) -> list[Process]:
 def touching(directory: str, since: int = 0) -> Iterator[Process]:
     """Yield the processes that work in ``directory``, have a file of it open, or name it, newest first.
 
-    This process and its ancestors are left out: a server is usually told the directory on its command line.
+    This process and its ancestors are left out: the command line of a server usually names the directory.
 
     :param since: leave out what was started before, in the ticks of :attr:`Process.started`.
     """

@@ -1,4 +1,4 @@
-"""What the two OpenSSH tiers differ in: how the tree is wrapped, how logins get their home, how the tree ends."""
+"""What the two OpenSSH tiers do differently: how the tree is wrapped, how logins get their home, how the tree ends."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Bubblewrap:
         supervision.hang_up()  # in case that there was no process 1 yet
 
     def proves(self, status: int) -> bool:
-        """Always: bwrap waits for process 1, for which the kernel lets nobody wait before the others are gone."""
+        """Always: bwrap waits for process 1, and the kernel ends that wait only when the others are gone."""
         return True
 
 

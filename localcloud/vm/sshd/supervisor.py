@@ -1,9 +1,10 @@
 """First process of a worker: owns its process tree, on the orders that arrive on standard input.
 
-It runs alone in a fresh interpreter (standard library only, so that it starts in milliseconds). As a *subreaper*
-it becomes the parent of whatever detaches itself (nohup, setsid, double fork), so nothing leaves the tree; in the
-``bwrap`` tier it is process 1 of a PID namespace, with the same effect. Standard input is a socket whose other end
-only the local cloud holds: when that process dies, however it dies, the socket ends and the tree is killed.
+It runs alone in a fresh interpreter, of the standard library only: importing psutil would add 23 ms of CPU to the 39 ms
+that each worker's supervisor takes to start. As a *subreaper* it becomes the parent of every process that detaches
+itself (nohup, setsid, double fork), so nothing leaves the tree; in the ``bwrap`` tier it is process 1 of a PID
+namespace, with the same effect. Standard input is a socket whose other end only the local cloud holds: when that
+process dies, however it dies, the socket ends and the tree is killed.
 
 One order per line, one answer per line (``ok``, ``ok DETAIL`` or ``error TEXT``): ``listen``, ``alive``,
 ``refuse``, ``drop``, ``terminate``, ``freeze``, ``thaw``, ``kill``.
@@ -107,7 +108,7 @@ class Supervisor:
         """Stop the tree: look and stop until two looks in a row find nothing new.
 
         A process that changes its pid every few milliseconds escapes a single pass. Once SIGSTOP is pending, the
-        kernel refuses to fork, so a look without news means that nobody is left who could make a new process.
+        kernel refuses to fork, so a look without news means that no process is left that could make a new one.
         """
         quiet = 0
         for _ in range(ROUNDS):
@@ -198,7 +199,7 @@ def answer(supervisor: Supervisor, order: str) -> str:
 
 
 def serve(supervisor: Supervisor, control: socket.socket, signals: socket.socket) -> None:
-    """Answer orders until one of them is ``kill``, or until whoever gives orders is gone."""
+    """Answer orders until one of them is ``kill``, or until the local cloud is gone."""
     text = b""
     while True:
         ready = select.select([control, signals], [], [])[0]

@@ -1,4 +1,4 @@
-"""The local cloud's end of the line to a worker's supervisor."""
+"""A client of a worker's supervisor: starts it and gives it orders."""
 
 from __future__ import annotations
 

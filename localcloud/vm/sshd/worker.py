@@ -54,18 +54,18 @@ class SupervisedWorker:
         return self._files.host_key
 
     async def kill(self) -> None:
-        """End the tree and prove it, by a census taken before and looked up after."""
+        """End the tree, and prove that none of the processes seen before is left."""
         async with self._killing:
             if self.gone:
                 return
-            census = proctable.tree(self._supervision.process.pid)
+            seen = proctable.tree(self._supervision.process.pid)
             self._isolation.end(self._supervision)
             try:
                 status = await self._supervision.ended()
             except TimeoutError as error:
                 raise SurvivorsLeft(self.spec.node_id, self.processes()) from error
-            left = [] if self._isolation.proves(status) else await self._traces.sweep()
-            left = left or await settled(census)
+            left = [] if self._isolation.proves(status) else await self._traces.kill_all()
+            left = left or await settled(seen)
             if left:
                 raise SurvivorsLeft(self.spec.node_id, left)
             self.gone = True

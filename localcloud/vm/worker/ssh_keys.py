@@ -8,7 +8,7 @@ from localcloud.vm.worker.interface import SSHKey
 
 
 def parse_ssh_keys(metadata: Mapping[str, str]) -> tuple[SSHKey, ...]:
-    """Return the keys of the lines ``USER:KEYTYPE BASE64 COMMENT``; what is no such line is ignored, as Google does.
+    """Return the keys of the lines ``USER:KEYTYPE BASE64 COMMENT``; other lines are ignored, as Google does.
 
     :param metadata: node metadata.
     """

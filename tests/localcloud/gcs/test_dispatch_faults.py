@@ -168,7 +168,7 @@ def files(cloud: RunningServer) -> list[Path]:
 
 
 def test_aborted_chunk_keeps_whole_quanta(cloud: RunningServer) -> None:
-    """A resumable upload cut in mid-chunk keeps a multiple of 256 KiB, goes on from there and ends intact."""
+    """A resumable upload cut in mid-chunk keeps a multiple of 256 KiB, continues from there and ends intact."""
     data, url = bytes(range(256)) * 4096, session(cloud)
     path = url.removeprefix(cloud.url)
     head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\nContent-Range: bytes 0-{len(data) - 1}/*"

@@ -32,7 +32,7 @@ def dispatcher(cloud: VirtualCloud, tmp_path: Path) -> CallDispatcher:
     return CallDispatcher(cloud.service, cloud.meter.calls, ActivityLog(tmp_path / FILE, "local-project", cloud.clock))
 
 
-def told(state_dir: Path) -> list[tuple[str, str, str, int]]:
+def logged(state_dir: Path) -> list[tuple[str, str, str, int]]:
     """Method, resource, mark and code of every entry."""
     found = []
     for entry in entries(state_dir):
@@ -53,7 +53,7 @@ async def test_each_operation_has_a_first_and_a_last_entry(
 ) -> None:
     """Create and delete of a node and of a queued resource; reads are not in this log."""
     await dispatcher.serve("Tpu/CreateNode", CREATE, "grpc")
-    assert told(tmp_path) == [(method("CreateNode"), "node-1", "first", 0)]
+    assert logged(tmp_path) == [(method("CreateNode"), "node-1", "first", 0)]
     cloud.pass_time(60)
     await dispatcher.serve("Tpu/GetNode", tpu_v2.GetNodeRequest(name=NAME), "grpc")
     await dispatcher.serve("Tpu/DeleteNode", DELETE, "rest")
@@ -63,7 +63,7 @@ async def test_each_operation_has_a_first_and_a_last_entry(
     )
     await dispatcher.serve("Tpu/CreateQueuedResource", request, "grpc")
     cloud.pass_time(60)
-    assert told(tmp_path) == [
+    assert logged(tmp_path) == [
         (method("CreateNode"), "node-1", "first", 0),
         (method("CreateNode"), "node-1", "last", 0),
         (method("DeleteNode"), "node-1", "first", 0),
@@ -77,7 +77,7 @@ async def test_a_refused_call_has_one_entry_with_its_status(dispatcher: CallDisp
     """What cannot be found cannot be deleted, and the log says who tried."""
     with pytest.raises(CloudError):
         await dispatcher.serve("Tpu/DeleteNode", DELETE, "grpc")
-    assert told(tmp_path) == [(method("DeleteNode"), "node-1", "", 5)]
+    assert logged(tmp_path) == [(method("DeleteNode"), "node-1", "", 5)]
 
 
 async def test_an_operation_that_fails_says_so_in_its_last_entry(
@@ -87,7 +87,7 @@ async def test_an_operation_that_fails_says_so_in_its_last_entry(
     cloud.faults.add(fault("tpu.operation", {"verb": "create"}, code=8, message="no more capacity"))
     await dispatcher.serve("Tpu/CreateNode", CREATE, "grpc")
     cloud.pass_time(60)
-    assert [entry[2:] for entry in told(tmp_path)] == [("first", 0), ("last", 8)]
+    assert [entry[2:] for entry in logged(tmp_path)] == [("first", 0), ("last", 8)]
 
 
 @pytest.mark.parametrize(("action", "count"), [("lose-response", 1), ("error", 0)])
@@ -98,7 +98,7 @@ async def test_what_took_effect_is_in_the_log(
     cloud.faults.add(fault("tpu.call", {"method": "CreateNode"}, action=action))
     with pytest.raises(CloudError):
         await dispatcher.serve("Tpu/CreateNode", CREATE, "grpc")
-    assert len(told(tmp_path)) == count
+    assert len(logged(tmp_path)) == count
 
 
 async def test_a_preemption_is_no_call(dispatcher: CallDispatcher, cloud: VirtualCloud, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_a_preemption_is_no_call(dispatcher: CallDispatcher, cloud: Virtua
     cloud.pass_time(60)
     cloud.state.shutdown.preempt(cloud.state.node("node-1"))
     cloud.pass_time(60)
-    assert len(told(tmp_path)) == 2
+    assert len(logged(tmp_path)) == 2
 
 
 async def test_the_command_prints_what_gcloud_would(

@@ -16,7 +16,7 @@ LAG = 60.0
 
 @pytest.fixture
 def cloud() -> VirtualCloud:
-    """A cloud on paper with default settings."""
+    """A virtual cloud with default settings."""
     return make_virtual_cloud()
 
 

@@ -174,7 +174,7 @@ def test_the_process_table_reads_odd_names(tmp_path: Path) -> None:
 
 
 def test_an_order_that_does_not_exist_is_answered() -> None:
-    """The supervisor answers an unknown order with an error, goes on, and ends when its line is closed."""
+    """The supervisor answers an unknown order with an error, keeps serving, and ends when its line is closed."""
     ours, theirs = socket.socketpair()
     boot = "from localcloud.vm.sshd import supervisor; supervisor.main()"
     task = '{"argv": ["/bin/true"], "environment": {}}'

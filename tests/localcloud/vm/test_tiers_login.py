@@ -1,4 +1,4 @@
-"""Who gets into a TPU VM of the local cloud, and what they find there."""
+"""Logins to a TPU VM of the local cloud, and what a session finds there."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_an_unknown_client_key_is_refused(vm_start: Start) -> None:
 
 
 async def test_a_key_opens_only_its_own_user(vm_start: Start) -> None:
-    """The user before the colon of a metadata line is the only one whom the key admits."""
+    """The user before the colon of a metadata line is the only one that the key admits."""
     worker = await vm_start([public(KEY, "alice"), public(STRANGER, "bob")])
     async with login(worker, KEY, "alice") as connection:
         assert await output(connection, "echo $USER") == "alice"

@@ -158,7 +158,7 @@ def test_addresses_are_handed_out_once() -> None:
 
 
 def test_an_address_in_use_is_passed_over() -> None:
-    """An address at which somebody listens already is not handed out."""
+    """An address that is in use is not handed out."""
     addresses = Addresses(0)
     try:
         first = addresses.take()

@@ -52,7 +52,7 @@ def test_objects_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_resumable_session_survives_a_restart(tmp_path: Path) -> None:
-    """A session opened before a restart goes on after it and ends with the right hash."""
+    """A session opened before a restart continues after it and ends with the right hash."""
     with RunningServer(tmp_path) as cloud:
         cloud.server.create_bucket("kept")
         opened = requests.post(f"{cloud.url}/upload/storage/v1/b/kept/o?uploadType=resumable&name=x")

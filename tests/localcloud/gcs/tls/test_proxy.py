@@ -127,7 +127,7 @@ def test_expected_continue_is_given(fronted: Fronted) -> None:
     ids=["no-http", "bad-chunk", "endless-head"],
 )
 def test_nonsense_ends_the_connection(fronted: Fronted, pieces: list[bytes]) -> None:
-    """What is no HTTP is answered with a refusal or the end of the connection; the proxy goes on."""
+    """What is not HTTP is answered with a refusal or the end of the connection; the proxy keeps serving."""
     assert not exchange(fronted, *pieces).startswith(b"HTTP/1.1 2")
     assert fronted.http.get(f"https://{HOST}/storage/v1/b/tf-bucket").status_code == 200
     assert not fronted.store.client().bucket("tf-bucket").blob("bad").exists()

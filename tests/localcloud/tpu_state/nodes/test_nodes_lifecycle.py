@@ -17,7 +17,7 @@ State = Node.State
 
 @pytest.fixture
 def cloud() -> VirtualCloud:
-    """A cloud on paper with default settings."""
+    """A virtual cloud with default settings."""
     return make_virtual_cloud()
 
 

@@ -18,7 +18,7 @@ METRIC = "TPUV5sPreemptibleLitepodPerProjectPerZoneForTPUAPI@europe-west4-b"
 
 @pytest.fixture
 def cloud() -> VirtualCloud:
-    """A cloud on paper with default settings."""
+    """A virtual cloud with default settings."""
     return make_virtual_cloud()
 
 
@@ -127,7 +127,7 @@ def test_a_request_may_wait_for_ever(cloud: VirtualCloud) -> None:
 
 
 def test_the_older_name_of_waiting_is_accepted(cloud: VirtualCloud) -> None:
-    """A request may wait in ACCEPTED and then goes on to PROVISIONING."""
+    """A request may wait in ACCEPTED and then moves to PROVISIONING."""
     cloud.faults.add(fault("queued.timeline", accepted=True))
     cloud.enqueue()
     assert states_over(cloud, 1) == [State.CREATING, State.ACCEPTED, State.PROVISIONING, State.ACTIVE]

@@ -134,7 +134,7 @@ async def test_workers_end_with_the_thread_that_started_them(vm_tiers: Tiers, tm
 
 @every_kernel_tier
 async def test_kill_after_the_death_of_the_supervisor(vm_start: Start, tmp_path: Path) -> None:
-    """Where somebody has killed the worker's first process, the kill still finds what names the worker's directory."""
+    """When the worker's first process was killed by hand, the kill still finds what names the worker's directory."""
     worker, home = await vm_start(), home_of(tmp_path)
     async with login(worker) as connection:
         for kind in sorted(KINDS.keys() - UNTRACEABLE):
