@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from google.cloud import tpu_v2
 from airflow_tpu.clients.tpu_messages import to_queued_view, to_view
 from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.core.ledger.events import opened_path
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import RunKey, incarnation_of, run_of, token_of
 from airflow_tpu.core.tpu.spec import Phase
@@ -39,7 +41,7 @@ REAL = Latencies(
 
 _DEAD = frozenset({Phase.LOST, Phase.FAILED, Phase.DELETING})
 _KIND = Catalogue.load(Path(__file__).resolve().parents[2] / "include" / "catalogue").types["v2-8"]
-_GRANT = Grant.parse(
+GRANT = Grant.parse(
     {
         "project_id": "local-project",
         "project_number": "100000000001",
@@ -51,6 +53,18 @@ _GRANT = Grant.parse(
     },
     GENERATIONS,
 )
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there was when a process began.
+
+    :param facts: incarnations that had been READY, or had ended, and were not closed.
+    :param alive: TPUs that lived.
+    """
+
+    facts: frozenset[str]
+    alive: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -90,6 +104,9 @@ class Project:
         self.noted: set[str] = set()
         self.unbooked: set[str] = set()
         self._deleters: dict[Process, set[str]] = {}
+        self._found: dict[Process, Found] = {}
+        self._held: set[RunKey] = set()
+        self._reserved: dict[str, dt.datetime] = {}
         self.closed_at: dict[str, float] = {}
         self.trail: list[str] = []
         self._desk = CallDispatcher(self.cloud.service, self.cloud.meter.calls)
@@ -108,9 +125,10 @@ class Project:
         """Begin a process; it stops before its first request."""
         process = Process(title, self.cloud.clock)
         channel = PaperChannel(process, self._desk, partial(self._arrives, process))
-        station = Station(process, channel, PaperStorage(process, self.bucket), _GRANT)
+        station = Station(process, channel, PaperStorage(process, self.bucket), GRANT)
         process.start(lambda: body(station))
         self.processes.append(process)
+        self._found[process] = Found(self._facts(), frozenset(one.node_id for one in self.living() if not one.late))
         return process
 
     def go(self, process: Process, steps: int = 1) -> None:
@@ -136,6 +154,7 @@ class Project:
         self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {process.title} is killed before {process.at}")
         process.kill()
         self.processes.remove(process)
+        del self._found[process]
         self.unbooked |= self._deleters.pop(process, set()) - self.closed_at.keys() - self.noted
 
     def wait(self, seconds: float) -> None:
@@ -168,6 +187,33 @@ class Project:
         found = self.bucket.objects.get(f"trc/leases/{key.name}.json")
         return RunRecord.from_json(json.loads(found[1])) if found else None
 
+    def _facts(self) -> frozenset[str]:
+        """Incarnations of which a lease knows something that the ledger is still to be told."""
+        lives = [life for key in RUNS if (record := self.record(key)) is not None for life in record.lives.items()]
+        return frozenset(node_id for node_id, life in lives if life.ready_at or life.ended_at) - self.closed_at.keys()
+
+    def _check_order(self, writer: Process) -> None:
+        """What a process has found when it began is closed before its lease goes, and dead before its chips do.
+
+        :raises AssertionError: a lease was given back before the ledger was closed, or chips before their TPU was gone.
+        """
+        found = self._found[writer]
+        held = {key for key in RUNS if self.record(key) is not None}
+        for key in self._held - held:
+            lost = {name for name in found.facts if name.startswith(f"{key.name}-")} - self.closed_at.keys()
+            assert not lost, self.story(f"{writer.title} gave the lease back before it closed {lost}")
+        reserved = {entry["run"]: dt.datetime.fromisoformat(entry["expires_at"]) for entry in self._reservations()}
+        now = self.cloud.clock.now()
+        for name in [name for name, until in self._reserved.items() if name not in reserved and until > now]:
+            alive = {one.node_id for one in self.living() if one.node_id.startswith(f"{name}-")} & found.alive
+            assert not alive, self.story(f"{writer.title} gave the chips of {alive} back")
+        self._held, self._reserved = held, reserved
+
+    def _reservations(self) -> list[dict[str, Any]]:
+        text = self.bucket.objects.get("trc/reservations.json", (0, '{"reservations": []}'))[1]
+        entries: list[dict[str, Any]] = json.loads(text)["reservations"]
+        return entries
+
     def _note(self, writer: Process) -> None:
         for key in RUNS:
             record = self.record(key)
@@ -180,6 +226,7 @@ class Project:
             deleters = [process for process in self.processes if node_id in self._deleters.get(process, ())]
             if deleters and writer not in deleters and node_id not in self.noted:
                 self.unbooked.add(node_id)
+        self._check_order(writer)
 
     def _arrives(self, process: Process, method: str, request: Any) -> None:
         if method.startswith("Delete"):
@@ -195,6 +242,11 @@ class Project:
         record = self.record(key)
         current = None if record is None else (record.lease.token, record.incarnation)
         is_over = record is None or record.lease.expires_at <= self.cloud.clock.now() or self.states[key] != "running"
+        mine = record is not None and record.lease.token == token_of(labels)
+        assert not mine or (record and record.incarnation >= (incarnation_of(labels) or 0)), self.story(
+            f"no lease names {node_id}"
+        )
+        assert f"trc/{opened_path(node_id)}" in self.bucket.objects, self.story(f"{node_id} is not in the ledger")
         if is_over or current != (token_of(labels), incarnation_of(labels)):
             self.late.add(node_id)
 
