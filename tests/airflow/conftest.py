@@ -11,10 +11,10 @@ import pytest
 from localcloud.server import LocalCloudConfig
 from localcloud.testing import BackgroundCloud
 from tests.airflow import variants
+from tests.airflow.parallel_runs import ParallelRuns
 from tests.airflow.runs import SCRIPT
 from tests.airflow.settings import connections
 from tests.airflow.stack import Stack
-from tests.airflow.stage import Stage
 from tests.dags.evidence import BUCKET, upload
 
 
@@ -39,12 +39,12 @@ def stack(tmp_path_factory: pytest.TempPathFactory, airflow_cloud: BackgroundClo
 
 
 @pytest.fixture(scope="module")
-def stage(stack: Stack, airflow_cloud: BackgroundCloud, request: pytest.FixtureRequest) -> Iterator[Stage]:
+def runs(stack: Stack, airflow_cloud: BackgroundCloud, request: pytest.FixtureRequest) -> Iterator[ParallelRuns]:
     """The stories of all chosen tests; as many at once as keep two cores busy while they wait."""
     with ThreadPoolExecutor(8) as pool:
-        stage = Stage(stack, airflow_cloud, pool)
+        runs = ParallelRuns(stack, airflow_cloud, pool)
         for item in request.session.items:
             story = getattr(getattr(item, "function", None), "story", None)
             if story is not None:
-                stage.begin(item.name, *story)
-        yield stage
+                runs.begin(item.name, *story)
+        yield runs

@@ -24,7 +24,7 @@ def to_lease(run: TrainingRun) -> str:
 def to_create(run: TrainingRun) -> str:
     """Bring a run to where the operation that makes its TPU goes on."""
     target = {"verb": "create", "target": f"*/{run.key.node_id(1)}"}
-    run.befall("tpu.operation", target, action="slow", resource="late", seconds=HELD)
+    run.add_fault("tpu.operation", target, action="slow", resource="late", seconds=HELD)
     run.trigger()
     until_struck(run)
     return "create"
@@ -32,7 +32,7 @@ def to_create(run: TrainingRun) -> str:
 
 def to_wait(run: TrainingRun) -> str:
     """Bring a run to where its request waits in Google's queue."""
-    run.befall("queued.timeline", {"queued": run.key.node_id(1)}, wait=60)
+    run.add_fault("queued.timeline", {"queued": run.key.node_id(1)}, wait=60)
     run.trigger(provisioning="queued-resource")
     eventually(run.resources, bool, PATIENCE, POLL)
     return "create"
@@ -40,7 +40,7 @@ def to_wait(run: TrainingRun) -> str:
 
 def to_boot(run: TrainingRun) -> str:
     """Bring a run to where its TPU is READY, but lets nobody log in yet."""
-    run.befall("vm.ssh", {"node": run.key.node_id(1)}, key_late_seconds=HELD)
+    run.add_fault("vm.ssh", {"node": run.key.node_id(1)}, key_late_seconds=HELD)
     run.trigger()
     eventually(run.is_ready, bool, PATIENCE, POLL)
     return "create"
@@ -68,7 +68,7 @@ def to_checkpoint(run: TrainingRun) -> str:
 
 def trigger_into(run: TrainingRun, name: str, **form: str) -> None:
     """Trigger a run, and wait until it hangs on writing an object of this name."""
-    run.befall("gcs.request", {"object": name, "method": "P*"}, action="delay", seconds=HELD)
+    run.add_fault("gcs.request", {"object": name, "method": "P*"}, action="delay", seconds=HELD)
     run.trigger(**form)
     until_struck(run)
 
@@ -106,7 +106,7 @@ def to_train(run: TrainingRun, state: str = "running") -> str:
 def to_copy(run: TrainingRun) -> str:
     """Bring a run to where it copies what the training has left."""
     metrics = {"object": f"*{run.key.name}/attempt-1/output/metrics.json", "method": "GET"}
-    run.befall("gcs.request", metrics, action="delay", seconds=HELD)
+    run.add_fault("gcs.request", metrics, action="delay", seconds=HELD)
     run.trigger()
     run.let_end()
     return "copy"
@@ -114,7 +114,7 @@ def to_copy(run: TrainingRun) -> str:
 
 def to_delete(run: TrainingRun) -> str:
     """Bring a run to where it waits for its TPU to be gone from the lists."""
-    run.befall("tpu.list", {"event": "delete", "name": f"*/{run.key.node_id(1)}"}, seconds=HELD)
+    run.add_fault("tpu.list", {"event": "delete", "name": f"*/{run.key.node_id(1)}"}, seconds=HELD)
     run.trigger()
     run.let_end()
     return "delete"

@@ -15,16 +15,13 @@ import pytest
 
 from localcloud.testing import eventually
 from tests.airflow.browsing import looks_around, trains
+from tests.airflow.parallel_runs import ParallelRuns, together
 from tests.airflow.runs import PATIENCE, POLL, TrainingRun, ends_green, refusal, status_of
-from tests.airflow.stage import Stage, together
 from tests.airflow.variants import BROKEN, CELERY, PAUSED, REMOVED, TIMED, TRAIN, WORKING
+from tests.dags.evidence import ready_spans
 
 # The first test waits for Airflow to come up, and for its story among all the others.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
-
-SEEN_LATE = 60.0
-"""Seconds that the ledger may have more than the meter where nobody of ours was there when a TPU came or went: it
-counts from before the one and to after the other, never too little."""
 
 
 def ends_red(run: TrainingRun) -> None:
@@ -33,7 +30,7 @@ def ends_red(run: TrainingRun) -> None:
     assert (tasks["train"], tasks["copy"], tasks["delete"]) == ("failed", "upstream_failed", "success")
     assert run.state == "failed"
     assert len(run.starts()) == 1
-    run.assert_nothing_left(SEEN_LATE)
+    run.assert_nothing_left()
 
 
 def kill_worker(run: TrainingRun, task: str) -> None:
@@ -77,14 +74,14 @@ def test_marked_failed_while_it_waits_for_its_next_try(run: TrainingRun) -> None
 @together(TRAIN)
 def test_marked_failed_while_it_waits_for_capacity(run: TrainingRun) -> None:
     """A request that waits in Google's queue is taken back, once, and costs nothing."""
-    run.befall("queued.timeline", {"queued": run.key.node_id(1)}, wait="forever")
+    run.add_fault("queued.timeline", {"queued": run.key.node_id(1)}, wait="forever")
     run.trigger(provisioning="queued-resource")
     run.until("create", "deferred")
     run.mark("create", "failed")
     tasks = run.until_over()
     assert (tasks["create"], tasks["train"], tasks["delete"]) == ("failed", "upstream_failed", "success")
     assert run.state == "failed"
-    assert run.metered() == 0.0
+    assert run.key.node_id(1) not in ready_spans(run.cloud)
     run.assert_nothing_left()
 
 
@@ -116,7 +113,7 @@ def test_run_marked_failed_and_deleted(run: TrainingRun) -> None:
     tasks = run.until_over()
     assert (tasks["train"], tasks["copy"], tasks["delete"]) == ("failed", "skipped", "success")
     assert (tasks["verdict"], run.state) == ("failed", "failed")
-    run.assert_nothing_left(SEEN_LATE)
+    run.assert_nothing_left()
     assert run.delete() == 204
 
 
@@ -129,7 +126,7 @@ def test_run_marked_success(run: TrainingRun) -> None:
     tasks = run.until_over()
     assert (tasks["train"], tasks["copy"], tasks["delete"]) == ("success", "skipped", "success")
     assert run.state == "success"
-    run.assert_nothing_left(SEEN_LATE)
+    run.assert_nothing_left()
     assert run.steps() != []
 
 
@@ -145,7 +142,7 @@ def test_cleared_while_running(run: TrainingRun) -> None:
     copies = len(run.starts())
     assert copies in (1, 2)
     run.let_end()
-    ends_green(run, copies, SEEN_LATE)
+    ends_green(run, copies)
 
 
 @together(TRAIN)
@@ -159,7 +156,7 @@ def test_cleared_while_deferred(run: TrainingRun) -> None:
     copies = len(run.starts())
     assert copies in (1, 2)
     run.let_end()
-    ends_green(run, copies, SEEN_LATE)
+    ends_green(run, copies)
 
 
 # --- ended by time, or by nobody ---
@@ -193,12 +190,12 @@ def test_paused_beyond_its_deadline(run: TrainingRun) -> None:
 @together(WORKING)
 def test_worker_killed_while_creating(run: TrainingRun) -> None:
     """The next try adopts the request that the dead one has made."""
-    run.befall("queued.timeline", {"queued": run.key.node_id(1)}, wait=20)
+    run.add_fault("queued.timeline", {"queued": run.key.node_id(1)}, wait=60)
     run.trigger(provisioning="queued-resource")
     eventually(run.resources, bool, PATIENCE, POLL)
     kill_worker(run, "create")
     run.let_end()
-    ends_green(run, charged_more=SEEN_LATE)
+    ends_green(run)
     assert list(run.ledger()) == [run.key.node_id(1)]
 
 
@@ -219,7 +216,7 @@ def test_worker_killed_while_copying(run: TrainingRun) -> None:
     """The next try compares bucket and TPU anew and copies what is missing."""
     # What train has not uploaded already takes no time; the last thing that copy asks the bucket for does then.
     metrics = {"object": f"*{run.key.name}/attempt-1/output/metrics.json", "method": "GET"}
-    run.befall("gcs.request", metrics, action="delay", seconds=20)
+    run.add_fault("gcs.request", metrics, action="delay", seconds=60)
     run.trigger()
     run.let_end()
     kill_worker(run, "copy")
@@ -284,35 +281,35 @@ def test_form(run: TrainingRun) -> None:
 # --- what all of Airflow needs ---
 
 
-def test_triggerer_moved_then_killed(stage: Stage) -> None:
+def test_triggerer_moved_then_killed(runs: ParallelRuns) -> None:
     """The training lives through both: a trigger that moves stops nothing, one that dies is run by the other."""
-    stage.quiet()
-    run = stage.run(TRAIN, "triggerers")
+    runs.quiet()
+    run = runs.new(TRAIN, "triggerers")
     run.trigger()
     run.until_training("deferred")
     first = run.triggerer()
-    stage.stack.signal(first, signal.SIGSTOP)
+    runs.stack.signal(first, signal.SIGSTOP)
     second = eventually(run.triggerer, lambda name: name not in ("", first), PATIENCE, POLL)
-    stage.stack.signal(first, signal.SIGCONT)
+    runs.stack.signal(first, signal.SIGCONT)
     # In most runs Airflow calls on_kill then, not in all; that it has let go is what counts.
     eventually(lambda: run.log("train"), lambda log: "trigger completed" in log, PATIENCE, POLL)
-    stage.stack.kill(second)
+    runs.stack.kill(second)
     eventually(run.triggerer, lambda name: name == first, PATIENCE, POLL)
     assert (len(run.alive()), run.deletes()) == (1, {})
-    stage.stack.start(second)
+    runs.stack.start(second)
     run.let_end()
     ends_green(run)
     assert run.steps() == list(range(len(run.steps())))
 
 
-def test_scheduler_killed(stage: Stage) -> None:
+def test_scheduler_killed(runs: ParallelRuns) -> None:
     """A scheduler that dies with all its workers stops no training; the next one carries the run to its end."""
-    stage.quiet()
-    run = stage.run(TRAIN, "scheduler")
+    runs.quiet()
+    run = runs.new(TRAIN, "scheduler")
     run.trigger()
     run.until_training("deferred")
-    stage.stack.kill("scheduler")
-    stage.stack.start("scheduler")
+    runs.stack.kill("scheduler")
+    runs.stack.start("scheduler")
     run.let_end()
     ends_green(run)
 
@@ -320,26 +317,26 @@ def test_scheduler_killed(stage: Stage) -> None:
 # --- what the reaper ends, which looks at all runs ---
 
 
-def test_file_broken(stage: Stage) -> None:
+def test_file_broken(runs: ParallelRuns) -> None:
     """The same holds for a DAG whose file can no longer be loaded; the reaper closes its books."""
-    stage.quiet()
-    run = stage.run(BROKEN, "file-broken")
+    runs.quiet()
+    run = runs.new(BROKEN, "file-broken")
     run.trigger()
     run.until_training("deferred")
     (run.stack.dags / f"{BROKEN}.py").write_text("import nothing_of_that_name  # airflow dag\n")
     run.expire()
     assert eventually(run.resources, lambda found: not found, PATIENCE, POLL) == []
     run.reap()
-    run.assert_nothing_left(SEEN_LATE)
+    run.assert_nothing_left()
 
 
-def test_file_removed(stage: Stage) -> None:
+def test_file_removed(runs: ParallelRuns) -> None:
     """The reaper takes the TPU of a run whose DAG has been deleted, file and all, and closes its books."""
-    stage.quiet()
-    run = stage.run(REMOVED, "file-removed")
+    runs.quiet()
+    run = runs.new(REMOVED, "file-removed")
     run.trigger()
     run.until_training("deferred")
     (run.stack.dags / f"{REMOVED}.py").unlink()
     assert status_of(run.client, f"/api/v2/dags/{REMOVED}", "DELETE") == 204
     run.reap()
-    run.assert_nothing_left(SEEN_LATE)
+    run.assert_nothing_left()

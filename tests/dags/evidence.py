@@ -80,17 +80,23 @@ def check_books(cloud: BackgroundCloud) -> None:
     charged = {name: spans for name, spans in ready_spans(cloud).items() if name in opened}
     assert {name for name, event in closed.items() if event["ready_at"]} == set(charged)
     for name, spans in charged.items():
-        check_span(cloud, opened[name], closed[name], spans)
+        check_span(opened[name], closed[name], spans)
+        check_noticed(cloud, closed[name], spans)
 
 
-def check_span(cloud: BackgroundCloud, opened: Event, closed: Event, spans: list[Span]) -> None:
+def check_noticed(cloud: BackgroundCloud, closed: Event, spans: list[Span]) -> None:
+    """The end of one incarnation was noticed within a few looks."""
+    end = max(span.end for span in spans)
+    late = [at for at in looks(cloud) if end < at <= instant(closed["ended_at"])]
+    assert len(late) <= LOOKS, (closed, spans, late)
+
+
+def check_span(opened: Event, closed: Event, spans: list[Span]) -> None:
     """Compare one *closed* event with what the meter has of its node."""
     booked = Span(instant(closed["ready_at"]), instant(closed["ended_at"]))
     start, end = spans[0].start, max(span.end for span in spans)
     assert instant(opened["requested_at"]) <= booked.start <= start + SAME, (closed, spans)
     assert end - SAME <= booked.end, (closed, spans)
-    late = [at for at in looks(cloud) if end < at <= booked.end]
-    assert len(late) <= LOOKS, (closed, spans, late)
     if closed["time_source"] == "api":
         assert abs(booked.start - start) <= SAME, (closed, spans)
         assert abs(booked.end - end) <= SAME, (closed, spans)

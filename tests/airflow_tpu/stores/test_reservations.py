@@ -73,7 +73,7 @@ def test_fifty_processes_get_exactly_what_the_grant_has(site: Site) -> None:
     """Of fifty processes that ask in the same moment as many as have room hold chips, no more and no fewer."""
     rooms = {5: ON_DEMAND, 16: V5E}
     specs = [json.dumps(site.order(**kind).spec.to_json()) for kind in rooms.values()]
-    command = [sys.executable, "-m", "tests.airflow_tpu.crowd", "50", *specs]
+    command = [sys.executable, "-m", "tests.airflow_tpu.concurrent_requests", "50", *specs]
     path = os.pathsep.join(entry or "." for entry in sys.path)
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr[-3000:]

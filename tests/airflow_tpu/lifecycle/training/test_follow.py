@@ -19,6 +19,7 @@ from airflow_tpu.core.run.result import RunResult
 from airflow_tpu.errors import DeadlineExceeded, RunInterrupted, TPULost, TPUPreempted
 from airflow_tpu.lifecycle.training.follow import OVERTIME, Follower, RunningJob
 from airflow_tpu.lifecycle.waits.reachability import ONE_TRY, arrive
+from localcloud.vm.progress import paths_named
 from localcloud.vm.worker.interface import Worker
 from tests.airflow_tpu.conftest import Open
 from tests.airflow_tpu.site import KEY, Site, now, pace
@@ -32,6 +33,26 @@ import time
 for number in range(150):
     print(f"step {number} Ünïcode", flush=True)
     time.sleep(0.015)
+"""
+GATE = """
+import os, pathlib, time
+output = pathlib.Path(os.environ["TRC_OUTPUT_DIR"])
+(output / "progress.json").write_text('{"step": 1}')
+def wait_for_go():
+    while not (output / "go").exists():
+        time.sleep(0.02)
+"""
+"""Begins a script that has to last, on however slow a machine, until the test lets it go on."""
+
+WORDS = """
+for number in range(3):
+    time.sleep(0.4)
+    if number == 2:
+        wait_for_go()
+    for word in ["one", "two", "three", "four"]:
+        print(word, end=" ", flush=True)
+        time.sleep(0.2)
+    print("end", flush=True)
 """
 EMPTY = Bundle("", b"\0" * 1024)
 PATIENT = replace(ONE_TRY, frame=3.0, keepalive=1.0)
@@ -88,6 +109,12 @@ def on_worker(site: Site, action: Callable[[Worker], Awaitable[None]]) -> None:
     crew = site.cloud.call(lambda: site.cloud.cloud.worker_pool.workers_of(name))
     assert crew is not None
     site.cloud.run(crew.each(action))
+
+
+def let_go_on(site: Site) -> None:
+    """Let a script go on that waits for it."""
+    for path in paths_named("progress.json", site.cloud.cloud.config.state_dir / "vm"):
+        path.with_name("go").touch()
 
 
 @pytest.fixture
@@ -211,10 +238,13 @@ async def test_rebooted_in_mid_run(real_site: Site, real_client: TPUClient) -> N
 async def test_paused_and_taken_over(real_site: Site, real_client: TPUClient) -> None:
     """Each follower goes on with the byte after the last one's: no line is lost, doubled or torn."""
     lines: list[str] = []
-    job = await started(real_site, real_client)
+    script = GATE + SCRIPT.replace("    print(", "    if number == 100:\n        wait_for_go()\n    print(")
+    job = await started(real_site, real_client, script)
     result, rounds = None, 0
     while result is None:
         rounds += 1
+        if rounds == 3:
+            let_go_on(real_site)
         following = follower(real_site, real_client, RunningJob.from_json(job.to_json()), lines.append)
         result = await following.until_finished(later(), now() + dt.timedelta(seconds=0.8))
     assert lines == LINES
@@ -223,14 +253,12 @@ async def test_paused_and_taken_over(real_site: Site, real_client: TPUClient) ->
 
 async def test_pause_waits_for_the_end_of_a_line(real_site: Site, real_client: TPUClient) -> None:
     """A line that is being written when the follower is relieved comes out whole."""
-    script = (
-        "import time\nfor _ in range(3):\n    time.sleep(0.4)\n    for word in ['one', 'two', 'three', 'four']:\n"
-        "        print(word, end=' ', flush=True); time.sleep(0.2)\n    print('end', flush=True)\n"
-    )
+    script = GATE + WORDS
     lines: list[str] = []
     job = await started(real_site, real_client, script)
     first = follower(real_site, real_client, job, lines.append)
     assert await first.until_finished(later(), now() + dt.timedelta(seconds=0.7)) is None
+    let_go_on(real_site)
     await follower(real_site, real_client, job, lines.append).until_finished(later())
     assert lines == ["one two three four end"] * 3
 

@@ -15,8 +15,8 @@ Act = Callable[[TrainingRun], None]
 
 
 @dataclass
-class Stage:
-    """Where the stories are played.
+class ParallelRuns:
+    """Runs of DAGs that go on side by side, each driven by a thread of its own.
 
     :param stack: Airflow.
     :param cloud: the local cloud.
@@ -28,13 +28,13 @@ class Stage:
     pool: ThreadPoolExecutor
     _playing: dict[str, Future[None]] = field(default_factory=dict)
 
-    def run(self, dag: str, name: str) -> TrainingRun:
+    def new(self, dag: str, name: str) -> TrainingRun:
         """A run that has not been triggered yet."""
         return TrainingRun(self.stack, self.stack.client(), self.cloud, dag, name)
 
     def begin(self, name: str, dag: str, act: Act) -> None:
         """Begin a story in a thread of its own."""
-        self._playing[name] = self.pool.submit(act, self.run(dag, name.removeprefix("test_").replace("_", "-")))
+        self._playing[name] = self.pool.submit(act, self.new(dag, name.removeprefix("test_").replace("_", "-")))
 
     def end(self, name: str) -> None:
         """Wait for the end of a story.
@@ -49,15 +49,15 @@ class Stage:
             playing.exception()
 
 
-def together(dag: str) -> Callable[[Act], Callable[[Stage], None]]:
+def together(dag: str) -> Callable[[Act], Callable[[ParallelRuns], None]]:
     """Make a test of a story, which begins with all the others of its kind.
 
     :param dag: id of the DAG whose run it is about.
     """
 
-    def decorate(act: Act) -> Callable[[Stage], None]:
-        def test(stage: Stage) -> None:
-            stage.end(act.__name__)
+    def decorate(act: Act) -> Callable[[ParallelRuns], None]:
+        def test(runs: ParallelRuns) -> None:
+            runs.end(act.__name__)
 
         functools.update_wrapper(test, act, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
         del test.__wrapped__  # type: ignore[attr-defined]  # pytest would look there for the fixtures

@@ -1,6 +1,6 @@
 """Many processes that take from one grant in the same moment, as the tasks of many DAG runs do.
 
-Usage: ``python -m tests.airflow_tpu.crowd COUNT SPEC...``, each SPEC the JSON of a
+Usage: ``python -m tests.airflow_tpu.concurrent_requests COUNT SPEC...``, each SPEC the JSON of a
 :class:`airflow_tpu.core.tpu.spec.TPUSpec`; the connection ``google_cloud_default`` leads to the bucket. Every process
 asks for each of them once, by a run of its own. Prints, for each SPEC, the digests of the runs that got one and the
 refusals of the others, as JSON.
