@@ -22,7 +22,7 @@ def to_lease(run: TrainingRun) -> str:
 
 
 def to_create(run: TrainingRun) -> str:
-    """Bring a run to where the operation that makes its TPU goes on."""
+    """Bring a run to where the create operation of its TPU is running."""
     target = {"verb": "create", "target": f"*/{run.key.node_id(1)}"}
     run.add_fault("tpu.operation", target, action="slow", resource="late", seconds=HELD)
     run.trigger()

@@ -31,7 +31,7 @@ _SITE = "site"
 _CORE = {
     "load_examples": "False",
     "executor": "LocalExecutor,CeleryExecutor",
-    # A run that is followed in its worker holds a place for as long as its story goes on.
+    # A run that is followed in its worker holds a place until its story ends.
     "parallelism": "32",
     "dags_are_paused_at_creation": "False",
     "dagbag_import_timeout": "120",

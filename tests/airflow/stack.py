@@ -94,15 +94,15 @@ class Stack:
         os.killpg(self._processes[name].pid, number)
 
     def hold(self, name: str) -> None:
-        """Let a component take nothing new; what it has started goes on."""
+        """Let a component start nothing new; what it has started continues."""
         self._processes[name].send_signal(signal.SIGSTOP)
 
     def log(self, name: str) -> str:
-        """What a component has said."""
+        """Log of a component."""
         return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
 
     def survivors(self) -> list[str]:
-        """The processes of this stack that live, in words."""
+        """Living processes of this stack, as text."""
         return [f"{process.pid} {process.name()}" for process in marked(self._mark)]
 
     def _run(self, arguments: list[str], name: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:

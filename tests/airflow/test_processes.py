@@ -1,6 +1,6 @@
-"""What people do to a training through Airflow, and what befalls Airflow itself: real processes on PostgreSQL.
+"""What people do to a training through Airflow, and what happens to Airflow itself: real processes on PostgreSQL.
 
-Tests marked ``together`` are stories that go on side by side from when the first of them is waited for; the others
+Tests marked ``together`` are stories that run side by side from when the first of them is waited for; the others
 follow, one by one, and end processes that all of Airflow needs.
 """
 
@@ -105,7 +105,7 @@ def test_marked_success_while_deferred(run: TrainingRun) -> None:
 
 @together(TRAIN)
 def test_run_marked_failed_and_deleted(run: TrainingRun) -> None:
-    """A run that goes on cannot be deleted; marked failed it ends as failed and leaves nothing, and can."""
+    """A running DAG run cannot be deleted; marked failed, it ends as failed, leaves nothing, and can be deleted."""
     run.trigger()
     run.until_training("deferred")
     assert run.delete() == 409

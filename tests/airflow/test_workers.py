@@ -29,7 +29,7 @@ def kill_task(run: TrainingRun, pid: int) -> None:
 
 
 def kill_supervisor(run: TrainingRun, pid: int) -> None:
-    """The worker that started it and tells Airflow of it; the task is left behind and goes on for a while."""
+    """The worker that started it and tells Airflow of it; the task is left behind and runs on for a while."""
     psutil.Process(pid).parent().kill()  # type: ignore[union-attr]
 
 
@@ -76,7 +76,7 @@ def ends_green_without(kill: Callable[[TrainingRun, int], None], cell: Cell, run
 
 @pytest.mark.parametrize("cell", cells("triggerer killed"))
 def test_triggerer_killed(runs: ParallelRuns, cell: Cell) -> None:
-    """Another triggerer goes on with the wait, the training does not notice, and the run ends green."""
+    """Another triggerer continues the wait, the training does not notice, and the run ends green."""
     run = runs.new(TRAIN, cell.id.replace(": ", "-").replace(" ", "-"))
     task = to_train(run, "deferred") if cell.where == "training" else BRING[cell.where](run)
     run.until(task, "deferred")

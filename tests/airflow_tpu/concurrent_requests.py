@@ -33,7 +33,7 @@ Answer = tuple[str, str]
 """The digest of a run and, empty if it got what it asked for, the refusal."""
 
 
-class Crowd:
+class Requests:
     """What every process knows.
 
     :param start: where all of them wait for one another.
@@ -46,7 +46,7 @@ class Crowd:
     def ask(self, number: int) -> list[Answer]:
         """Ask for everything, one after another, through a connection of this process alone."""
         mine = store()
-        self._start.wait(60)
+        self._start.wait(480)
         return [take(mine, order, f"run {number} of {order.spec}") for order in self._orders]
 
 
@@ -71,18 +71,18 @@ def order_of(spec: TPUSpec) -> Order:
     return Order(spec, load_catalogue().types[spec.accelerator_type], load_grant(), {}, "", "trainer:ssh-ed25519 AAAA")
 
 
-_crowd: list[Crowd] = []  # what the forked processes inherit
+_shared: list[Requests] = []  # what the forked processes inherit
 
 
 def ask(number: int) -> list[Answer]:
     """In one of the processes: do its part."""
-    return _crowd[0].ask(number)
+    return _shared[0].ask(number)
 
 
 def main(count: int, specs: list[dict[str, Any]]) -> None:
     """Fork so many processes, let them start together, print what became of them."""
     context = get_context("fork")  # this process has no thread
-    _crowd.append(Crowd(context.Barrier(count), [order_of(TPUSpec.from_json(spec)) for spec in specs]))
+    _shared.append(Requests(context.Barrier(count), [order_of(TPUSpec.from_json(spec)) for spec in specs]))
     store().read()  # imports Google's client, once for all
     gc.freeze()
     with context.Pool(count) as pool:

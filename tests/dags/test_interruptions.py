@@ -70,7 +70,7 @@ def cut(cloud: BackgroundCloud) -> None:
 def test_connection_cut_in_mid_run(
     cloud: BackgroundCloud, run_dag: Run, monkeypatch: pytest.MonkeyPatch, inline: str
 ) -> None:
-    """The training goes on, the log continues from the exact byte, once, and the task spends no try."""
+    """The training continues, the log resumes from the exact byte, once, and the task spends no try."""
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS", inline)
     script = upload(cloud, "scripts/steps.py", STEPS)
     with at_step(cloud, 20, lambda: cut(cloud)):

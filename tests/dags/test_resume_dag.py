@@ -1,4 +1,4 @@
-"""The shipped example loses its TPU in the middle of the training and goes on where its last safe checkpoint is."""
+"""The shipped example loses its TPU in the middle of the training and resumes from its last safe checkpoint."""
 
 from __future__ import annotations
 

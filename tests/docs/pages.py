@@ -81,7 +81,7 @@ def _of_block(page: str, first: int, lines: list[str]) -> Iterator[Command]:
 
 
 def _end(lines: list[str], begin: int) -> int:
-    """The line after a command: it goes on after a backslash, within quotes and to the end of a here-document."""
+    """The line after a command: it continues after a backslash, within quotes and to the end of a here-document."""
     for end in range(begin + 1, len(lines) + 1):
         text = "\n".join(lines[begin:end])
         here = _HEREDOC.search(text)

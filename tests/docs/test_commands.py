@@ -93,7 +93,7 @@ def test_commands_are_read_as_a_shell_reads_them() -> None:
 
 
 def test_a_command_that_fails_or_prints_something_else_is_noticed(tmp_path: Path) -> None:
-    """A failure ends the page, and shown output that is missing is told; directory and variables outlive a command."""
+    """A failure ends the page, missing output is reported; directory and variables outlive a command."""
     (tmp_path / "copy").mkdir()
     typed = [
         Command("a.md", 1, "mkdir in; cd in; export WORD=kept"),

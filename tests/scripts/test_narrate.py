@@ -39,7 +39,7 @@ def test_airflows_own_chatter_is_left_out() -> None:
 
 
 def test_a_failure_of_anybody_is_shown_with_its_causes() -> None:
-    """An error is shown whoever logs it, with one line for each exception of its chain."""
+    """An error of any logger is shown, with one line for each exception of its chain."""
     chain = [{"exc_type": "StockOut", "exc_value": "no capacity"}, {"exc_type": "RpcError", "exc_value": "code 8"}]
     shown = told(record("Task failed with exception", "task", "error", exception=chain))
     assert shown == ["ERROR: Task failed with exception", "StockOut: no capacity", "RpcError: code 8"]

@@ -1,4 +1,4 @@
-"""A training that goes on until somebody lets it end: until the object ``go/$STORY`` is in the bucket.
+"""A training that steps until a test lets it end: until the object ``go/$STORY`` is in the bucket.
 
 With ``SAVES`` in its environment it commits a checkpoint every so many steps.
 """
