@@ -231,9 +231,8 @@ class TrainingRun:
         assert all(len(operations) == 1 for operations in deletes.values()), deletes
         ledger = self.ledger()
         assert all("closed" in events for events in ledger.values()), ledger
-        for node, spans in ready_spans(self.cloud).items():
-            if node in ledger:
-                check_span(ledger[node]["opened"], ledger[node]["closed"], spans)
+        for node, spans in ready_spans(self.cloud, ledger).items():
+            check_span(ledger[node]["opened"], ledger[node]["closed"], spans)
 
     def _trains(self, process: psutil.Process) -> bool:
         try:

@@ -81,7 +81,7 @@ def test_marked_failed_while_it_waits_for_capacity(run: TrainingRun) -> None:
     tasks = run.until_over()
     assert (tasks["create"], tasks["train"], tasks["delete"]) == ("failed", "upstream_failed", "success")
     assert run.state == "failed"
-    assert run.key.node_id(1) not in ready_spans(run.cloud)
+    assert ready_spans(run.cloud, [run.key.node_id(1)]) == {}
     run.assert_nothing_left()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from airflow_tpu import protocol
 from localcloud.testing import BackgroundCloud, eventually
 from localcloud.vm.progress import latest_step, paths_named
 from tests.dags.evidence import check_books, events, metered_seconds, names_left, objects, upload
@@ -44,10 +45,12 @@ def steps_logged(log: str) -> list[int]:
 
 @contextmanager
 def at_step(cloud: BackgroundCloud, step: int, action: Callable[[], object]) -> Iterator[None]:
-    """Do something beside the block, as soon as the training on a TPU VM has reached a step."""
+    """Do something beside the block, as soon as a training has reached a step and its log is being followed."""
+    disks = cloud.cloud.config.state_dir / "vm"
 
     def watch() -> None:
-        eventually(lambda: latest_step(cloud.cloud.config.state_dir / "vm"), lambda found: found >= step)
+        eventually(lambda: latest_step(disks), lambda found: found >= step)
+        eventually(lambda: list(paths_named(protocol.DELIVERED_FILE, disks)), bool)
         action()
 
     with ThreadPoolExecutor(1) as pool:
@@ -76,7 +79,7 @@ def test_connection_cut_in_mid_run(
     with at_step(cloud, 20, lambda: cut(cloud)):
         outcome = run_dag("tpu_train_deferring", VARIANTS, script=script, provisioning="node")
     assert outcome.state == "success", outcome.log[-4000:]
-    assert "lost sight of the run" in outcome.library_log
+    assert "connection lost; the run continues" in outcome.library_log
     assert steps_logged(outcome.log) == list(range(80))
     assert outcome.log.count("begin attempt") == 1
     assert outcome.tries["train"] == 1

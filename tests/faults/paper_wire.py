@@ -39,7 +39,7 @@ class _Answer:
         return self._sending.__await__()
 
 
-class _Stub(aio.UnaryUnaryMultiCallable):
+class _Stub(aio.UnaryUnaryMultiCallable):  # type: ignore[misc]  # grpc brings no types
     def __init__(self, channel: PaperChannel, row: MethodRow, write: Callable[[Any], bytes], read: Any) -> None:
         self._channel, self._row, self._write, self._read = channel, row, write, read
 
@@ -51,7 +51,7 @@ class _Stub(aio.UnaryUnaryMultiCallable):
         return self._read(await self._channel.send(self._row, body))
 
 
-class PaperChannel(aio.Channel):
+class PaperChannel(aio.Channel):  # type: ignore[misc]  # grpc brings no types
     """A channel of one process to the cloud on paper.
 
     :param process: stopped before each request.

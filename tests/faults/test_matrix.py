@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from localcloud.testing import BackgroundCloud, eventually
-from tests.dags.evidence import events, ledger_seconds, metered_seconds, names_left, objects
+from tests.dags.evidence import check_books, events, names_left, objects
 from tests.faults import training
 from tests.faults.cells import CELLS, CHOSEN, FAILING, KNOWN, WHAT, WHERE, Cell
 from tests.faults.scene import Scene
@@ -20,8 +20,6 @@ from tests.faults.troubles import act_of, prepare
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]
-NOTICED = 8.0
-"""Seconds from the loss of a TPU until somebody looks; between the two the ledger only knows that it was there."""
 
 
 def undisturbed() -> int:
@@ -74,14 +72,6 @@ def clean_up(cloud: BackgroundCloud, run_dag: Run) -> None:
     cloud.cloud.faults.clear()
     if names_left(cloud):
         assert run_dag("tpu_reaper", ROOT / "dags" / "tpu_reaper.py").state == "success"
-
-
-def check_books(cloud: BackgroundCloud) -> None:
-    """Every incarnation is closed; the ledger has no second too few, and too many only until the loss was noticed."""
-    closed = events(cloud, "closed")
-    assert len(closed) == len(events(cloud, "opened"))
-    lost = sum(event["end_reason"] != "finished" for event in closed)
-    assert -0.1 <= ledger_seconds(cloud) - metered_seconds(cloud) <= 1.0 + NOTICED * lost
 
 
 def check_loss(cloud: BackgroundCloud, cell: Cell) -> None:

@@ -3,6 +3,8 @@
 It is uploaded as a script of its own, so it repeats what it needs of the script contract.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import pathlib
@@ -14,12 +16,12 @@ import time
 STEPS, EVERY, PAUSE = 40, 10, 0.04
 
 
-def advance(state, step):
+def advance(state: int, step: int) -> int:
     """One step of training: reversible by nobody, the same everywhere."""
     return (state * 6364136223846793005 + step + 1442695040888963407) % 2**64
 
 
-def save(root, step, state):
+def save(root: pathlib.Path, step: int, state: int) -> None:
     """Commit a checkpoint: files, then the manifest, then the name."""
     data = json.dumps(state).encode()
     work = root / f".step-{step:010d}.tmp"
@@ -30,16 +32,16 @@ def save(root, step, state):
     os.replace(work, root / f"step-{step:010d}")
 
 
-def newest(root):
+def newest(root: pathlib.Path) -> tuple[int, int]:
     """Step and state of the newest checkpoint."""
     found = sorted(root.glob("step-*/state"))
     return (int(found[-1].parent.name[5:]), json.loads(found[-1].read_text())) if found else (0, 1)
 
 
-def main():
+def main() -> int:
     """Train from the newest checkpoint to the last step."""
     root, output = pathlib.Path(os.environ["TRC_CHECKPOINT_DIR"]), pathlib.Path(os.environ["TRC_OUTPUT_DIR"])
-    stopped = []
+    stopped: list[bool] = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
     step, state = newest(root)
     print(f"begin attempt {os.environ['TRC_ATTEMPT']} at step {step}", flush=True)

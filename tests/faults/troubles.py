@@ -69,7 +69,8 @@ def _on_crew(scene: Scene, action: Callable[[Any], Any]) -> None:
 def _calls(code: int, times: int = BURST) -> Act:
     def act(scene: Scene) -> None:
         message = _MESSAGES.get(code, "")
-        scene.add_fault("tpu.call", times, code=code, **({"message": message} if message else {}))
+        told: dict[str, Any] = {"message": message} if message else {}
+        scene.add_fault("tpu.call", times, code=code, **told)
 
     return act
 
@@ -83,11 +84,11 @@ def _refuse(what: str) -> Act:
     return lambda scene: scene.add_fault("gcs.request", 1000, match=match, action="403")
 
 
-def _operation(verb: str, **params: object) -> Act:
+def _operation(verb: str, **params: Any) -> Act:
     return lambda scene: scene.add_fault("tpu.operation", match={"verb": verb}, **params)
 
 
-def _ssh(**params: object) -> Act:
+def _ssh(**params: Any) -> Act:
     return lambda scene: scene.add_fault("vm.ssh", match={"node": "*-1"}, **params)
 
 
