@@ -36,7 +36,7 @@ from tests.dags.evidence import BUCKET, upload  # noqa: E402
 
 READ_SECS = 0.25
 TICK = re.compile(r"tick (\d+\.\d{3})")
-HANDOVER, LET_GO = "the log goes on in the triggerer", -1.0
+HANDOVER, LET_GO = "the log continues in the triggerer", -1.0
 # Looks at the page ten times a second; Airflow draws only the lines that fit into the window.
 WATCH = """() => {
     window.ticks = {};
