@@ -1,14 +1,23 @@
-"""Take a run's lease and its chips: nothing is asked for, so a run that is refused leaves nothing behind."""
+"""Ask the grant about a run, then take its lease and its chips: a run that is refused here leaves nothing behind."""
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from airflow_tpu.errors import GrantError
+from airflow_tpu.core.grant.authorize import authorize
+from airflow_tpu.core.grant.create_request import Request
+from airflow_tpu.core.grant.form_reasons import with_grant
+from airflow_tpu.core.grant.inventory import Inventory
+from airflow_tpu.core.grant.project_identity import identity_warnings
+from airflow_tpu.errors import ConfigError, GrantError
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot
+from airflow_tpu.lifecycle.run_context import conf_mapping
+from airflow_tpu.lifecycle.training.launch import build_bundle
 
 if TYPE_CHECKING:
     from airflow_tpu.core.grant.alternatives import Alternative
@@ -72,3 +81,41 @@ def _reserve_again(run: RunContext, snapshot: ProjectSnapshot, record: RunRecord
 
 def _anew(record: RunRecord, choice: Alternative) -> RunRecord:
     return replace(record, choice=choice, hunt=None)
+
+
+def check_grant(run: RunContext, conf: str | Mapping[str, Any]) -> Permit:
+    """Refuse with every reason, or describe what covers the run.
+
+    :param run: the run.
+    :param conf: its form as rendered; a wrong one is refused with the grant's reasons too.
+    :raises ConfigError: the form is wrong.
+    :raises GrantError: the grant does not cover the run.
+    """
+    end = _end(run, conf, dt.datetime.now(dt.UTC))
+    _check_alone(run, end)
+    for line in _identity_warnings(run):
+        log.warning("%s", line)
+    order = run.request.order()
+    reserved = run.stores.reservations.read()
+    inventory = run.clients.tpu.run(take_snapshot).inventory()
+    return authorize(run.grant, order.request(run.key, end), inventory, dt.datetime.now(dt.UTC), reserved)
+
+
+def _end(run: RunContext, conf: str | Mapping[str, Any], now: dt.datetime) -> dt.datetime:
+    try:
+        return run.request.deadline(now)
+    except ConfigError as error:
+        raise with_grant(error, conf_mapping(conf), run.catalogue, run.grant, now) from error
+
+
+def _check_alone(run: RunContext, end: dt.datetime) -> None:
+    """Refuse what script, form and grant file alone refuse, before any call of the TPU API."""
+    build_bundle(run)
+    request = Request(run.request.spec, run.request.accelerator, end, paid_reason=run.conf.allow_paid_reason)
+    authorize(run.grant, request, Inventory(), dt.datetime.now(dt.UTC))
+
+
+def _identity_warnings(run: RunContext) -> list[str]:
+    credentials = run.clients.tpu.endpoint.credentials
+    projects = (getattr(credentials, name, None) for name in ("project_id", "quota_project_id"))
+    return identity_warnings(run.grant.project_id, *projects)
