@@ -213,6 +213,22 @@ def test_a_lease_that_is_gone_keeps_no_end(project: Project) -> None:
     assert event.end_reason is EndReason.FINISHED
 
 
+def test_an_overtaken_try_notes_no_end(project: Project) -> None:
+    """A try that has lost the lease does not know which incarnation is lost: the newer one notes it."""
+    process = start(project, queued=False)
+    while not project.living():
+        project.go(process)
+    project.together(1.0)
+    project.wait(BOOTED)
+    project.go(project.start("lease", lambda at: tasks.lease(at, RUN, False)), 20)
+    project.vanish(0)
+    project.together(60.0)
+    assert process.ended
+    record = project.record(RUN)
+    assert record is not None
+    assert [node_id for node_id, life in record.lives.items() if life.ended_at] == []
+
+
 def test_processes_end_in_an_order_of_their_own(project: Project) -> None:
     """Kill, teardown and reaper at the same time: one end, by the API's clock."""
     process = run(project)

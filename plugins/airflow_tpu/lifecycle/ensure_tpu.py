@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import logging
 from dataclasses import dataclass, replace
@@ -114,11 +113,13 @@ def recover(run: RunContext, record: RunRecord, error: TPUError, waiting: Waitin
 
     :raises TPUError: anything else ends the try.
     """
-    with contextlib.suppress(LeaseLost):  # then only what carries the old token is given back
-        record = run.stores.runs.confirm(record)
+    try:
+        record, holds_lease = run.stores.runs.confirm(record), True
+    except LeaseLost:  # then only what carries the old token is given back, and what the record says is out of date
+        holds_lease = False
     step = next_step(run, record, error)
     if not isinstance(error, _SAYS_NOTHING):
-        _give_back(run, record, error)
+        _give_back(run, record, error, holds_lease)
     if isinstance(error, WindowClosed):
         raise error
     if isinstance(error, HostLost | LoginRefused):
@@ -154,9 +155,9 @@ def _require_time(run: RunContext, record: RunRecord) -> None:
         )
 
 
-def _give_back(run: RunContext, record: RunRecord, error: TPUError) -> None:
-    """Delete what this attempt made."""
-    if isinstance(error, TPULost):
+def _give_back(run: RunContext, record: RunRecord, error: TPUError, holds_lease: bool) -> None:
+    """Delete what this attempt made; which incarnation was lost, only the holder of the lease knows."""
+    if isinstance(error, TPULost) and holds_lease:
         close_lost(run, record, record.node_id, error)
     log.warning("no usable TPU: deleting what this attempt asked for")
     if clean_up(run, record):

@@ -69,7 +69,8 @@ def jobs(site: Site) -> list[JobSpec]:
     """Every job that the TPU VMs of the local cloud were given."""
     vms = Path(site.cloud.cloud.config.state_dir, "vm")
     found = vms.glob("*/w0/home/.airflow-tpu/runs/*/*/job.json")
-    return [JobSpec.from_json(json.loads(path.read_text())) for path in found]
+    texts = [json.loads(path.read_text()) for path in found]
+    return [JobSpec.from_json({name: value for name, value in data.items() if name != "version"}) for data in texts]
 
 
 def meters_stand(site: Site) -> bool:
