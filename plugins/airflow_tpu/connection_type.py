@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_tpu.clients.endpoints import SSH_PORT
+
 
 def connection_types() -> list[dict[str, Any]]:
     """What Airflow's providers manager reads; a connection of type ``google_cloud_platform`` serves as well."""
@@ -41,7 +43,7 @@ def _ours() -> dict[str, dict[str, Any]]:
         "tpu_insecure": _field("TPU API without TLS", elsewhere, kind="boolean", default=False),
         "storage_api_endpoint": _field("Cloud Storage endpoint", f"URL. {elsewhere}"),
         "is_anonymous": _field("No credentials", elsewhere, kind="boolean", default=False),
-        "ssh_port": _field("SSH port of the TPU VMs", "Almost always 22.", kind="integer", default=22),
+        "ssh_port": _field("SSH port of the TPU VMs", f"Almost always {SSH_PORT}.", kind="integer", default=SSH_PORT),
     }
 
 

@@ -18,6 +18,9 @@ from airflow_tpu.errors import ConfigError, Fault, TPUError
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off", ""})
 
+SSH_PORT = 22
+"""Port of the TPU VMs' SSH server where a connection names no other."""
+
 
 @dataclass(frozen=True)
 class ConnectionOptions:
@@ -33,7 +36,7 @@ class ConnectionOptions:
     tpu_api_endpoint: str = ""
     tpu_insecure: bool = False
     storage_api_endpoint: str = ""
-    ssh_port: int = 22
+    ssh_port: int = SSH_PORT
     anonymous: bool = False
 
 
@@ -68,10 +71,10 @@ def _boolean(name: str, value: Any, faults: list[Fault]) -> bool:
 
 
 def _port(value: Any, faults: list[Fault]) -> int:
-    text = str(value if value not in (None, "") else 22)
+    text = str(value if value not in (None, "") else SSH_PORT)
     if not text.isdigit() or not 0 < int(text) < 65536:
-        faults.append(Fault("ssh_port", value, "is not a TCP port", ("1 to 65535",), "22"))
-        return 22
+        faults.append(Fault("ssh_port", value, "is not a TCP port", ("1 to 65535",), str(SSH_PORT)))
+        return SSH_PORT
     return int(text)
 
 

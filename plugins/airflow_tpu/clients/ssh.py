@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_tpu.clients.endpoints import SSH_PORT
 from airflow_tpu.errors import ConfigError, ConnectionFailed, Fault, HostKeyMismatch, LoginRefused, RemoteError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class WorkerAddress:
     """
 
     host: str
-    port: int = 22
+    port: int = SSH_PORT
     host_key: str | None = None
 
     def __str__(self) -> str:

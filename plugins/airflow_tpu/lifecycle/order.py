@@ -15,7 +15,7 @@ from airflow_tpu.core.grant.reservations import NOTHING, Reservation, Reservatio
 from airflow_tpu.core.ledger.events import Opened
 from airflow_tpu.core.ledger.transfers import transfers
 from airflow_tpu.core.tpu.labels import labels
-from airflow_tpu.core.tpu.spec import TPUSpec
+from airflow_tpu.core.tpu.spec import NODE, QUEUED_RESOURCE, TPUSpec
 
 if TYPE_CHECKING:
     from airflow_tpu.core.catalogue.catalogue import AcceleratorType
@@ -118,7 +118,7 @@ class Order:
             accelerator_type=spec.accelerator_type,
             chips=self.accelerator.chips,
             tier=spec.tier,
-            provisioning="queued-resource" if spec.queued else "node",
+            provisioning=QUEUED_RESOURCE if spec.queued else NODE,
             external_ips=0 if spec.internal_ips else self.accelerator.hosts,
             allowance=permit.allowance_text,
             paid_reason=permit.paid_reason,

@@ -16,7 +16,7 @@ from airflow_tpu.clients.tpu_list_cache import Fresh
 from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.tpu.labels import incarnation_of, is_ours, run_of
 from airflow_tpu.core.tpu.resource_name import Kind, ResourceName, node_name
-from airflow_tpu.core.tpu.spec import Phase, QueuedView, TPUView
+from airflow_tpu.core.tpu.spec import NODE, Phase, QueuedView, TPUView
 from airflow_tpu.errors import AccessDenied, RateLimited, ResourceNotFound, TransientError
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def names_of(opened: Iterable[Opened]) -> set[ResourceName]:
     found = set()
     for event in opened:
         node = node_name(event.project, event.zone, event.node_id)
-        found |= {node} if event.provisioning == "node" else {node, node.queued}
+        found |= {node} if event.provisioning == NODE else {node, node.queued}
     return found
 
 

@@ -24,7 +24,7 @@ def cost_of(snapshot: Snapshot, item: InventoryItem) -> Cell:
         return unknown("the grant could not be read")
     if item in assignment.uncounted:
         return unknown(f"the chips of {item.accelerator_type or 'a TPU without a type'} cannot be counted")
-    if not grant.start <= snapshot.now < grant.ends_at:
+    if not grant.is_in_force(snapshot.now):
         when = f"ended {moment(grant.ends_at)}" if snapshot.now >= grant.ends_at else f"starts {moment(grant.start)}"
         return cell(BILLED, f"the grant {when}", tone="bad")
     use = assignment.places.get(item)

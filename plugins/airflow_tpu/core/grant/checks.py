@@ -90,9 +90,9 @@ def project(grant: Grant, request: Request) -> Objections:
 def term(grant: Grant, request: Request, now: datetime) -> Objections:
     """Whether the TPU will be gone before the grant is."""
     ends = f"{grant.ends_at:%Y-%m-%d %H:%M} UTC"
-    if now < grant.start:
+    if not grant.is_in_force(now) and now < grant.start:
         fault = Fault("start", grant.start.isoformat(), "the grant has not started")
-    elif now >= grant.ends_at:
+    elif not grant.is_in_force(now):
         fault = Fault("days", grant.days, f"the grant ended at {ends}; the feedback form can bring an extension")
     elif request.planned_end > grant.ends_at:
         hours = (grant.ends_at - now).total_seconds() / 3600

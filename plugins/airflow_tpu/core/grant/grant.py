@@ -78,6 +78,10 @@ class Grant:
         """
         return (self.start + timedelta(days=self.days)).astimezone(UTC)
 
+    def is_in_force(self, now: datetime) -> bool:
+        """Whether the term has begun and is not over; outside it everything is billed."""
+        return self.start <= now < self.ends_at
+
     def days_left(self, now: datetime) -> float:
         """Days of the term that are left, 0 once it is over."""
         return max(0.0, (self.ends_at - now).total_seconds() / 86_400)

@@ -30,7 +30,7 @@ def due_stage(grant: Grant, now: datetime) -> int | None:
 
 def uncovered(grant: Grant, inventory: Inventory, now: datetime) -> list[str]:
     """One sentence for each living TPU that is billed now, and for each allowance that is exceeded."""
-    if not grant.start <= now < grant.ends_at:
+    if not grant.is_in_force(now):
         return [f"{_place(item)}: the grant is not in force, so it is billed" for item in inventory.items if item.alive]
     assignment = assign(grant, inventory.items)
     alone = [*assignment.uncovered, *(item for item in assignment.uncounted if item.alive)]

@@ -15,10 +15,8 @@ from airflow_tpu.core.request import environment, paths
 from airflow_tpu.core.request.field_kinds import Choice, Flag, FromCatalogue, Hours, Kind, Text, Whole
 from airflow_tpu.core.request.fields import REQUIRED, Field, optional, text
 from airflow_tpu.core.request.type_and_zone import accelerator_type
-from airflow_tpu.core.tpu.spec import Tier
+from airflow_tpu.core.tpu.spec import NODE, QUEUED_RESOURCE, Tier
 
-QUEUED_RESOURCE = "queued-resource"
-NODE = "node"
 WAIT = "wait"
 WALK = "walk"
 MAX_DEADLINE_HOURS = 24 * 30

@@ -9,9 +9,9 @@ from typing import Any
 from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.catalogue.runtimes import runtime_faults
 from airflow_tpu.core.request.fields import read_fields
-from airflow_tpu.core.request.form_fields import FORM, QUEUED_RESOURCE, WALK, Form
+from airflow_tpu.core.request.form_fields import FORM, WALK, Form
 from airflow_tpu.core.request.type_and_zone import type_faults, zone_faults
-from airflow_tpu.core.tpu.spec import Tier
+from airflow_tpu.core.tpu.spec import QUEUED_RESOURCE, Tier
 from airflow_tpu.errors import ConfigError, Fault
 
 

@@ -98,6 +98,10 @@ def region_of(zone: str) -> str:
     return zone.rpartition("-")[0]
 
 
+QUEUED_RESOURCE, NODE = "queued-resource", "node"
+"""Ways to ask for a TPU, as the form and the ledger write them."""
+
+
 @dataclass(frozen=True)
 class TPUSpec:
     """A TPU as it will be asked for.
