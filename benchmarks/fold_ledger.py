@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "plugins"))
 
 from airflow_tpu.core.catalogue.catalogue import Catalogue  # noqa: E402 - the package is found through the line above
-from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource, read_event  # noqa: E402
+from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource, event_from_bytes, event_to_bytes  # noqa: E402
 from airflow_tpu.core.ledger.usage import fold  # noqa: E402
 from airflow_tpu.core.report.text import text_report  # noqa: E402
 from airflow_tpu.core.report.usage_json import json_summary  # noqa: E402
@@ -57,7 +57,7 @@ def incarnation(number: int) -> tuple[bytes, bytes]:
     )
     ended = asked + timedelta(seconds=30 + number * 7919 % 30_000)
     closed = Closed(node_id, asked, ended, EndReason.PREEMPTED, TimeSource.API, 20.0, 1_000_000)
-    return opened.to_bytes(), closed.to_bytes()
+    return event_to_bytes(opened), event_to_bytes(closed)
 
 
 def timed(name: str, work: Callable[[], T]) -> tuple[T, float]:
@@ -74,7 +74,7 @@ def main() -> int:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     catalogue = Catalogue.load(ROOT / "include" / "catalogue")
     objects = ledger(count)
-    events, _ = timed("read", lambda: [read_event(content) for content in objects])
+    events, _ = timed("read", lambda: [event_from_bytes(content) for content in objects])
     usage, seconds = timed("fold", lambda: fold(events, catalogue, START + timedelta(days=120)))
     timed("text", lambda: text_report(usage))
     timed("json", lambda: json_summary(usage))

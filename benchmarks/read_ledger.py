@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "plugins"), str(ROOT)]
 
-from airflow_tpu.core.ledger.events import read_event  # noqa: E402 - the packages are found through the line above
+from airflow_tpu.core.ledger.events import event_from_bytes, event_to_json  # noqa: E402 - the packages are found through the line above
 from airflow_tpu.hooks.artifacts import ArtifactsHook  # noqa: E402
 from airflow_tpu.stores.ledger import LedgerStore  # noqa: E402
 from airflow_tpu.stores.parallel_reads import READERS  # noqa: E402
@@ -29,9 +29,9 @@ BUCKET = "benchmark"
 
 def fill(hook: ArtifactsHook, count: int) -> None:
     """Write the objects of so many incarnations."""
-    events = [read_event(content) for number in range(count) for content in incarnation(number)]
+    events = [event_from_bytes(content) for number in range(count) for content in incarnation(number)]
     with ThreadPoolExecutor(READERS) as pool:
-        list(pool.map(lambda event: hook.write_json(f"gs://{BUCKET}/{event.path}", event.to_json()), events))
+        list(pool.map(lambda event: hook.write_json(f"gs://{BUCKET}/{event.path}", event_to_json(event)), events))
 
 
 def main() -> int:

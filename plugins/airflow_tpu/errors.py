@@ -326,7 +326,21 @@ class ArtifactsLost(ArtifactError):
 
 
 class LedgerError(TPUError):
-    """The lease or the ledger could not be kept."""
+    """The run record or the ledger could not be kept or read."""
+
+
+class UnknownVersion(LedgerError):
+    """An object is of a version that this release does not read: nothing is changed, deleted or counted because of it.
+
+    :param message: the whole text, as a person should read it.
+    :param name: path or URI of the object.
+    :param version: its version, None if it names none.
+    """
+
+    def __init__(self, message: str, name: str = "", version: object = None, *, consequence: str = "") -> None:
+        self.name = name
+        self.version = version
+        super().__init__(message, consequence=consequence)
 
 
 class LeaseHeld(LedgerError):

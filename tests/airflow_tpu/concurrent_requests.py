@@ -16,6 +16,7 @@ from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.run_record import Lease, RunRecord
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import TPUSpec
@@ -52,7 +53,7 @@ class Requests:
 
 def store() -> ReservationStore:
     """The store as one process has it: a connection of its own; it tries again at once."""
-    return ReservationStore(ArtifactsHook(), store_root(load_grant()), patience=120.0, pause=0.05)
+    return ReservationStore(ArtifactsHook(), store_root(load_grant()), pause=0.05)
 
 
 def take(mine: ReservationStore, order: Order, run: str) -> Answer:
@@ -82,7 +83,8 @@ def ask(number: int) -> list[Answer]:
 def main(count: int, specs: list[dict[str, Any]]) -> None:
     """Fork so many processes, let them start together, print what became of them."""
     context = get_context("fork")  # this process has no thread
-    _shared.append(Requests(context.Barrier(count), [order_of(TPUSpec.from_json(spec)) for spec in specs]))
+    asked = [order_of(json_form.from_json(TPUSpec, spec)) for spec in specs]
+    _shared.append(Requests(context.Barrier(count), asked))
     store().read()  # imports Google's client, once for all
     gc.freeze()
     with context.Pool(count) as pool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from airflow_tpu.core.ledger.events import Closed, Opened, TimeSource, read_event
+from airflow_tpu.core.ledger.events import Closed, Opened, TimeSource, event_from_bytes
 from airflow_tpu.lifecycle.reap import reap
 from tests.faults.project import RUNS, Project
 
@@ -36,13 +36,13 @@ def settle(project: Project) -> None:
     keeps = {name: text for name, (_, text) in project.bucket.objects.items()}
     runs = [name for name in keeps if name.startswith("trc/leases/")]
     assert not runs, project.story(f"leases are left: {runs}")
-    reserved = json.loads(keeps.get("trc/reservations.json", '{"reservations": []}'))["reservations"]
+    reserved = json.loads(keeps.get("trc/reservations.json", '{"entries": []}'))["entries"]
     assert not reserved, project.story(f"still reserved: {reserved}")
     _compare(project, keeps)
 
 
 def _compare(project: Project, keeps: dict[str, str]) -> None:
-    events = [read_event(text) for name, text in keeps.items() if "/incarnations/" in name]
+    events = [event_from_bytes(text) for name, text in keeps.items() if "/incarnations/" in name]
     opened = {event.node_id: event for event in events if isinstance(event, Opened)}
     closed = {event.node_id: event for event in events if isinstance(event, Closed)}
     assert opened.keys() == closed.keys(), project.story(f"never closed: {opened.keys() - closed.keys()}")

@@ -16,7 +16,7 @@ from airflow_tpu.clients.tpu_messages import to_queued_view, to_view
 from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.ledger.events import opened_path
-from airflow_tpu.core.run.run_record import RunRecord
+from airflow_tpu.core.run.run_record import RUN_RECORD_FORM, RunRecord
 from airflow_tpu.core.tpu.labels import RunKey, incarnation_of, run_of, token_of
 from airflow_tpu.core.tpu.spec import Phase
 from airflow_tpu.lifecycle.ends.incarnation_end import noted_ends
@@ -185,7 +185,7 @@ class Project:
     def record(self, key: RunKey) -> RunRecord | None:
         """The lease object as it is."""
         found = self.bucket.objects.get(f"trc/leases/{key.name}.json")
-        return RunRecord.from_json(json.loads(found[1])) if found else None
+        return RUN_RECORD_FORM.from_json(json.loads(found[1])) if found else None
 
     def _facts(self) -> frozenset[str]:
         """Incarnations of which a lease knows something that the ledger is still to be told."""
@@ -210,8 +210,8 @@ class Project:
         self._held, self._reserved = held, reserved
 
     def _reservations(self) -> list[dict[str, Any]]:
-        text = self.bucket.objects.get("trc/reservations.json", (0, '{"reservations": []}'))[1]
-        entries: list[dict[str, Any]] = json.loads(text)["reservations"]
+        text = self.bucket.objects.get("trc/reservations.json", (0, '{"entries": []}'))[1]
+        entries: list[dict[str, Any]] = json.loads(text)["entries"]
         return entries
 
     def _note(self, writer: Process) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from google.cloud import tpu_v2
 
-from airflow_tpu.core.ledger.events import Closed, EndReason, TimeSource, read_event
+from airflow_tpu.core.ledger.events import Closed, EndReason, TimeSource, event_from_bytes
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.errors import GrantViolation
 from airflow_tpu.lifecycle.reap import reap
@@ -77,7 +77,7 @@ def by_hand(project: Project, queued: bool) -> None:
 def closed(project: Project) -> list[Closed]:
     """Ends in the ledger, in the order of the incarnations."""
     texts = [text for name, (_, text) in sorted(project.bucket.objects.items()) if name.endswith("/closed.json")]
-    return [event for event in map(read_event, texts) if isinstance(event, Closed)]
+    return [event for event in map(event_from_bytes, texts) if isinstance(event, Closed)]
 
 
 def booked(project: Project) -> float:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow_tpu import protocol
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.bundle import Bundle, RunnerArchive
 from airflow_tpu.core.run.job import JobSpec, RunRef
 from localcloud.testing import eventually
@@ -162,7 +163,7 @@ class Machine:
 def request(job: JobSpec, bundle: Bundle) -> bytes:
     """What the start command reads."""
     described = {"length": len(bundle.data), "sha256": bundle.sha256}
-    return protocol.encode(protocol.START, job=job.to_json(), bundle=described) + bundle.data
+    return protocol.encode(protocol.START, job=json_form.to_json(job), bundle=described) + bundle.data
 
 
 def named(run: RunRef) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from airflow_tpu import protocol
 from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress, connect, lost_connections
 from airflow_tpu.clients.ssh_frames import Frame, conversation
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.bundle import Bundle, RunnerArchive
 from airflow_tpu.core.run.job import JobSpec, RunRef
 from airflow_tpu.core.run.messages import (
@@ -113,7 +114,7 @@ class RunSession:
     async def start(self, job: JobSpec, bundle: Bundle) -> Started:
         """Start a job, detached; a second start of the same attempt finds the first."""
         described = {"length": len(bundle.data), "sha256": bundle.sha256}
-        request = protocol.encode(protocol.START, job=job.to_json(), bundle=described) + bundle.data
+        request = protocol.encode(protocol.START, job=json_form.to_json(job), bundle=described) + bundle.data
         answer = await self._ask("start", request, expected=(protocol.STARTED, protocol.EXISTS))
         created = answer["type"] == protocol.STARTED
         return Started(created, answer["pid"], answer["start_time"], answer["boot_id"])

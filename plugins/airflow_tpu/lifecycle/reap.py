@@ -14,6 +14,7 @@ from airflow_tpu.errors import LedgerError
 from airflow_tpu.lifecycle.ends.expired import Reaped, delete_expired, note, what_is_left, with_unlisted
 from airflow_tpu.lifecycle.ends.forgotten import close_forgotten, forget_runs, release_forgotten
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot
+from airflow_tpu.stores.runs import left_alone
 
 if TYPE_CHECKING:
     from airflow_tpu.core.ledger.events import Opened
@@ -81,8 +82,9 @@ def lease_states(runs: RunStore, run_state: RunState, here: str = "") -> dict[st
     :param here: address of this Airflow. What another one holds is not ours to judge: it may have a run of the same
         ids, or none, and says nothing of the other's. Its TPU goes when its own lease ends.
     """
-    found = {}
-    for record in runs.all():
+    listed = runs.listed()
+    found = left_alone(listed.unknown)
+    for record in listed.values:
         elsewhere = record.lease.holder.where if record.lease.holder is not None else ""
         foreign = bool(here and elsewhere and elsewhere != here)
         state = None if foreign else run_state(record.key.dag_id, record.key.run_id)

@@ -14,7 +14,7 @@ from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.consequences import BEING_DELETED, LOST
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.run.expiry import select_expired
-from airflow_tpu.errors import HostLost, TPUError, TPUMaintenance, TPUPreempted, TPUStopped, TPUVanished
+from airflow_tpu.errors import HostLost, TPUError, TPUMaintenance, TPUPreempted, TPUStopped, TPUVanished, UnknownVersion
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
 from airflow_tpu.lifecycle.ends.records import close_ended, note_ends
@@ -63,6 +63,9 @@ async def _abandon(client: TPUClient, stores: Stores, key: RunKey, token: str, l
     record = None
     try:
         record = await _found(stores, key, lease_seconds)
+    except UnknownVersion as error:
+        log.warning("%s; its TPU is left alone", error)
+        return Release([], [])
     except cloud_failures() as error:
         log.warning("the lease cannot be read (%s): deleting by the token on the TPU alone", error)
     if record is not None and record.lease.token != token:
@@ -135,6 +138,9 @@ def end_overdue(grant: GrantContext, key: RunKey) -> str:
     try:
         stores = grant.stores
         record = stores.runs.find(key)
+    except UnknownVersion as error:
+        log.warning("%s; its TPU is left alone", error)
+        return f"{key.name} is left alone: {error}"
     except cloud_failures():
         log.exception("the lease of %s cannot be read: the expiry on its TPU's label decides", key.name)
         return grant.clients.tpu.run(lambda client: _end_by_label(client, key, grant.clock.now()))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 
 from airflow_tpu import settings
-from airflow_tpu.core.run.trigger_context import TriggerContext
+from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.operators.task_doc import task_doc
 from airflow_tpu.retry import retry_policy
@@ -109,7 +109,7 @@ class CloudTPUBaseOperator(BaseOperator):
         :param since: when it began, None for when the trigger does.
         :param closes: give up if the TPU is not READY by then; None: never.
         """
-        return TriggerContext(
+        carried = TriggerContext(
             key=key,
             token=token,
             gcp_conn_id=self.gcp_conn_id,
@@ -120,7 +120,8 @@ class CloudTPUBaseOperator(BaseOperator):
             event_after=time.time() + settings.event_hold_seconds(),
             since=since.timestamp() if since else 0.0,
             closes=closes.timestamp() if closes else 0.0,
-        ).to_json()
+        )
+        return TRIGGER_CONTEXT_FORM.to_json(carried)
 
 
 class FencedOperator(CloudTPUBaseOperator):

@@ -132,7 +132,9 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
 
     def _publish(self, context: Context, manifest: ModelManifest, promoted: Champion) -> None:
         for outlet in self.outlets:
-            context["outlet_events"][outlet].extra = {**manifest.to_json(), "reason": promoted.reason}
+            from airflow_tpu.core import json_form
+
+            context["outlet_events"][outlet].extra = {**json_form.to_json(manifest), "reason": promoted.reason}
 
 
 class CloudTPURollBackModelOperator(BaseOperator):
@@ -166,7 +168,9 @@ class CloudTPURollBackModelOperator(BaseOperator):
         store = ModelStore(ArtifactsHook(self.gcp_conn_id), store_root(load_grant()), self.model)
         champion = store.replace(lambda now: self._back(store, now, context["dag_run"].run_id))
         self.log.info("the champion of %s: %s", self.model, champion)
-        return champion.to_json() if champion else {}
+        from airflow_tpu.core import json_form
+
+        return json_form.to_json(champion) if champion else {}
 
     def _back(self, store: ModelStore, champion: Champion | None, run_id: str) -> Champion:
         wanted = self.version or next(iter(champion.history if champion else ()), "")

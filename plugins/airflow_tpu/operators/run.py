@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.consequences import MAY_LIVE, stated
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.interruption import Interruption, Reached
 from airflow_tpu.core.run.plan import artifacts_uri
 from airflow_tpu.core.run.result import RunResult
@@ -61,7 +62,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         training = self._training(context, run, record)
         uri = artifacts_uri(run.conf, record.key.name, record.attempt)
         CloudTPUArtifactsLink.persist_uri(context, uri, run.request.spec.project_id)
-        reached = Reached.from_json((event or {}).get("reached"))
+        reached = json_form.from_json(Reached, (event or {}).get("reached") or {})
         return self._described(training.finish(lambda: RunResult.from_json(raise_for(event)["result"]), reached))
 
     def _training(self, context: Context, run: RunContext, record: RunRecord) -> Training:
@@ -72,7 +73,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
 
         def interruption(cost: Interruption) -> None:
             # The Task SDK of Airflow 3.3.2 lets no task write a note on itself; XCom is what the UI shows of a try.
-            context["ti"].xcom_push(key=INTERRUPTION, value=cost.to_json())
+            context["ti"].xcom_push(key=INTERRUPTION, value=json_form.to_json(cost))
             self.log.warning("%s", cost)
 
         return Training(run, record, Listener(self.log.info, artifacts, interruption))

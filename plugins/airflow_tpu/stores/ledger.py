@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_tpu.core.ledger.events import ROOT, Closed, Opened, event_of
+from airflow_tpu.core.ledger.events import (
+    ROOT,
+    Closed,
+    Opened,
+    event_from_json,
+    event_to_json,
+    node_id_of,
+)
 from airflow_tpu.stores.store import Store
 
 if TYPE_CHECKING:
@@ -36,23 +43,26 @@ class LedgerStore(Store):
         return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
     def events(self, key: RunKey | None = None) -> list[Opened | Closed]:
-        """Events of one run, or of all."""
-        names = self.names(f"{ROOT}/" + (f"{key.name}-" if key else ""))
-        return [event_of(data) for data in self.documents(names)]
+        """Events of one run, or of all; an incarnation with an event of another release is logged and left out."""
+        found = self.contents(self.names(f"{ROOT}/" + (f"{key.name}-" if key else "")), event_from_json)
+        unknown = {node_id_of(name) for name in found.unknown}
+        return [event for event in found.values if event.node_id not in unknown]
 
     def open_records(self, key: RunKey | None = None) -> list[Opened]:
         """Every *opened* without a *closed*, found by the names of one listing: only those few are read.
+
+        One of another release is logged and left out: it is closed by the release that wrote it.
 
         :param key: of one run only.
         """
         names = frozenset(self.names(f"{ROOT}/" + (f"{key.name}-" if key else "")))
         wanted = [name for name in names if name.endswith("/opened.json") and _closed_name(name) not in names]
-        events = [event_of(data) for data in self.documents(sorted(wanted))]
+        events = self.contents(sorted(wanted), event_from_json).values
         return [event for event in events if isinstance(event, Opened)]
 
     def _append(self, event: Opened | Closed) -> bool:
         # Generation 0 = only if absent: the objects are immutable, so losing this race is a success.
-        return self.hook.write_json(f"{self.root}/{event.path}", event.to_json(), generation=0) is not None
+        return self.hook.write_json(f"{self.root}/{event.path}", event_to_json(event), generation=0) is not None
 
 
 def _closed_name(opened: str) -> str:

@@ -8,27 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_tpu.core.model.model import Champion, ModelManifest
+from airflow_tpu.core.model.model import CHAMPION_FORM, MANIFEST_FORM, Champion, ModelManifest
 from airflow_tpu.core.tpu.labels import RunKey
-from airflow_tpu.errors import ConfigError, Fault, TransientError
+from airflow_tpu.errors import ConfigError, Fault
+from airflow_tpu.stores.store import Store
 
 if TYPE_CHECKING:
     from airflow_tpu.hooks.artifacts import ArtifactsHook
 
-_RACES = 5
-
 
 @dataclass(frozen=True)
-class ModelStore:
+class ModelStore(Store):
     """Versions and champion below ``gs://bucket/prefix/models/NAME/``.
 
-    :param hook: Cloud Storage.
-    :param root: ``gs://bucket/prefix`` of the grant.
     :param model: name under which versions compete.
     """
 
-    hook: ArtifactsHook
-    root: str
     model: str
 
     @property
@@ -38,8 +33,7 @@ class ModelStore:
 
     def champion(self) -> Champion | None:
         """The version in use, None before the first promotion."""
-        found = self.hook.read_json(f"{self.uri}/champion.json")
-        return None if found is None else Champion.from_json(found.data)
+        return self.load(self._champion_uri, CHAMPION_FORM)
 
     def register(self, manifest: ModelManifest) -> None:
         """Write a version down; writing the same one twice changes nothing.
@@ -47,40 +41,33 @@ class ModelStore:
         :raises ConfigError: another model has this version.
         """
         uri = self._version_uri(manifest.version)
-        if self.hook.write_json(uri, manifest.to_json(), generation=0) is None:
+        if self.hook.write_json(uri, MANIFEST_FORM.to_json(manifest), generation=0) is None:
             found = self.manifest(manifest.version)
             if found is None or found.artifacts_uri != manifest.artifacts_uri:
                 raise ConfigError([Fault("version", manifest.version, f"is taken at {uri}")], f"model {self.model}")
 
     def manifest(self, version: str) -> ModelManifest | None:
         """A version, None if it is not (or no longer) there."""
-        found = self.hook.read_json(self._version_uri(version))
-        return None if found is None else ModelManifest.from_json(found.data)
+        return self.load(self._version_uri(version), MANIFEST_FORM)
 
     def versions(self) -> list[str]:
         """Every version, newest first."""
         names = [info.name for info in self.hook.listing(f"{self.uri}/versions/")]
         return sorted((Path(name).stem for name in names), reverse=True)
 
-    def replace(self, change: Callable[[Champion | None], Champion | None]) -> Champion | None:
+    def replace(self, decide: Callable[[Champion | None], Champion | None]) -> Champion | None:
         """Replace the pointer in one step that nobody can get in between.
 
-        :param change: from the champion now to the next one, None to leave it; asked again after a lost race.
+        :param decide: from the champion now to the next one, None to leave it; asked again after a lost race.
         :return: the new champion, None if it was left.
         :raises TransientError: others were faster each time.
         """
-        uri = f"{self.uri}/champion.json"
-        for _ in range(_RACES):
-            found = self.hook.read_json(uri)
-            wanted = change(None if found is None else Champion.from_json(found.data))
-            if wanted is None:
-                return None
-            if self.hook.write_json(uri, wanted.to_json(), found.generation if found else 0) is not None:
-                return wanted
-        raise TransientError(f"{uri} is being written by others")
+        return self.change(self._champion_uri, CHAMPION_FORM, decide)
 
     def prune(self, keep: int) -> list[ModelManifest]:
         """Forget the oldest versions, never the champion nor what a rollback may go back to first.
+
+        A manifest of another release is logged and stays.
 
         :param keep: how many versions stay, 0 for all.
         :return: what was forgotten; its artifacts are still there.
@@ -88,7 +75,8 @@ class ModelStore:
         champion = self.champion()
         safe = {champion.version, *champion.history[:1]} if champion else set()
         surplus = [version for version in self.versions()[keep:] if version not in safe] if keep else []
-        forgotten = [manifest for version in surplus if (manifest := self.manifest(version)) is not None]
+        names = [self._version_uri(version).removeprefix("gs://").partition("/")[2] for version in surplus]
+        forgotten = list(self.contents(names, MANIFEST_FORM.from_json).values)
         for manifest in forgotten:
             self.hook.remove(self._version_uri(manifest.version))
         return forgotten
@@ -107,6 +95,10 @@ class ModelStore:
         for info in found:
             self.hook.remove(f"gs://{bucket}/{info.name}")
         return len(found), sum(info.size for info in found)
+
+    @property
+    def _champion_uri(self) -> str:
+        return f"{self.uri}/champion.json"
 
     def _version_uri(self, version: str) -> str:
         return f"{self.uri}/versions/{version}.json"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_tpu.core.grant.reservations import NOTHING, OBJECT, Reservation, Reservations
-from airflow_tpu.errors import Fault, GrantUnknown, TransientError
+from airflow_tpu.core.grant.reservations import NOTHING, OBJECT, RESERVATIONS_FORM, Reservation, Reservations
+from airflow_tpu.errors import GrantUnknown, UnknownVersion
 from airflow_tpu.stores.store import Store
 
 if TYPE_CHECKING:
@@ -17,20 +16,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LONGEST_PAUSE = 4.0
-
 
 @dataclass(frozen=True)
 class ReservationStore(Store):
     """``gs://bucket/prefix/reservations.json``, replaced only at the generation it was read at.
 
-    :param patience: seconds for which lost races are repeated. Cloud Storage takes about one write a second to one
-        object, so fifty runs that start together need a minute.
-    :param pause: seconds before the first repetition, on average half of it; it doubles.
+    :param tries: how often a change is tried. Cloud Storage takes about one write a second to one object, so fifty
+        runs that start together need a minute.
     """
 
-    patience: float = 300.0
-    pause: float = 0.25
+    tries: int = field(default=150, kw_only=True)
+    pause: float = field(default=0.25, kw_only=True)
 
     @property
     def uri(self) -> str:
@@ -41,8 +37,9 @@ class ReservationStore(Store):
         """What is reserved now.
 
         :raises GrantUnknown: the object is damaged.
+        :raises UnknownVersion: another release has written it.
         """
-        return self._read()[0]
+        return self.load(self.uri, RESERVATIONS_FORM) or NOTHING
 
     def take(self, wanted: Reservation, decide: Callable[[Reservations], Permit]) -> Permit:
         """Reserve, if the grant has room beside what others have reserved.
@@ -51,16 +48,18 @@ class ReservationStore(Store):
         :param decide: gives the permit or raises; it is asked again each time somebody else was faster.
         :return: the permit; from here on everybody else counts this reservation.
         :raises GrantError: from ``decide``; then nothing was reserved.
-        :raises TransientError: others were faster for too long.
+        :raises TransientError: others were faster each time.
+        :raises UnknownVersion: another release has written the object; then nothing was reserved.
         """
         permits: list[Permit] = []
 
-        def taken(now: Reservations) -> Reservations:
+        def taken(current: Reservations | None) -> Reservations:
+            now = current or NOTHING
             permits.append(decide(now))
             held = now.of(wanted.owner) == wanted
             return now if held else now.taken(wanted, self.clock.now())
 
-        self._change(taken)
+        self.change(self.uri, RESERVATIONS_FORM, taken)
         return permits[-1]
 
     def release(self, owner: str) -> None:
@@ -76,33 +75,13 @@ class ReservationStore(Store):
         """What is reserved now, nothing when the object is damaged: for the reaper, whose deletes depend on nothing."""
         try:
             return self.read()
-        except GrantUnknown as error:
-            log.error("%s", error)
+        except (GrantUnknown, UnknownVersion) as error:
+            log.error("no reservation is given back: %s", error)
             return NOTHING
 
     def _give_back(self, change: Callable[[Reservations], Reservations]) -> None:
         try:
-            self._change(change)
-        except GrantUnknown as error:
-            # Nothing can be taken from a damaged object either, so nothing is covered that should not be.
+            self.change(self.uri, RESERVATIONS_FORM, lambda now: None if now is None else change(now))
+        except (GrantUnknown, UnknownVersion) as error:
+            # Nothing can be taken from such an object either, so nothing is covered that should not be.
             log.error("nothing was given back: %s", error)
-
-    def _change(self, change: Callable[[Reservations], Reservations]) -> None:
-        pause, until = self.pause, self.clock.monotonic() + self.patience
-        while True:
-            current, generation = self._read()
-            changed = change(current)
-            if changed == current or self.hook.write_json(self.uri, changed.to_json(), generation) is not None:
-                return
-            if self.clock.monotonic() > until:
-                raise TransientError(f"{self.uri} has been written by others for {self.patience:.0f} s; try again")
-            self.clock.sleep(random.uniform(0, pause))  # noqa: S311 - spreads the writers, protects nothing
-            pause = min(2 * pause, _LONGEST_PAUSE)
-
-    def _read(self) -> tuple[Reservations, int]:
-        try:
-            found = self.hook.read_json(self.uri)
-        except ValueError as error:
-            problem = f"is not JSON ({error}); when no run is in progress, delete it"
-            raise GrantUnknown([Fault("reservations", self.uri, problem)], "what runs have reserved") from error
-        return (NOTHING, 0) if found is None else (Reservations.from_json(found.data), found.generation)

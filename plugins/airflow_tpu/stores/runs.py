@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_tpu.core.run.run_record import Holder, Lease, RunRecord
-from airflow_tpu.errors import LeaseHeld, LeaseLost, TransientError
-from airflow_tpu.stores.store import Store
+from airflow_tpu.core.run.expiry import LeaseState
+from airflow_tpu.core.run.run_record import RUN_RECORD_FORM, Holder, Lease, RunRecord
+from airflow_tpu.core.tpu.labels import DIGEST_LENGTH
+from airflow_tpu.errors import LeaseHeld, LeaseLost
+from airflow_tpu.stores.store import Contents, Store
 
 if TYPE_CHECKING:
     from airflow_tpu.core.tpu.labels import RunKey
 
-_RACES = 5
-"""How often a lost race for the object is tried again before it is reported."""
+_FOREVER = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,15 @@ class RunStore(Store):
         :raises TransientError: too many others wrote the object at the same time.
         """
         token = uuid.uuid4().hex[:16]
-        for _ in range(_RACES):
-            found = self.hook.read_json(self.uri(key))
-            record = RunRecord(key, Lease(token, expires_at, holder), zone)
-            if found is not None:
-                current = RunRecord.from_json(found.data)
-                if current.lease.is_held_against(holder, self.clock.now()):
-                    raise LeaseHeld(self._held(current))
-                record = current.renewed(token, expires_at, holder)
-            if self.hook.write_json(self.uri(key), record.to_json(), found.generation if found else 0) is not None:
-                return record
-        raise TransientError(f"the lease {self.uri(key)} is being written by others")
+
+        def taken(current: RunRecord | None) -> RunRecord:
+            if current is None:
+                return RunRecord(key, Lease(token, expires_at, holder), zone)
+            if current.lease.is_held_against(holder, self.clock.now()):
+                raise LeaseHeld(self._held(current))
+            return current.renewed(token, expires_at, holder)
+
+        return self.change(self.uri(key), RUN_RECORD_FORM, taken)
 
     def _held(self, record: RunRecord) -> str:
         key, lease = record.key, record.lease
@@ -57,9 +56,10 @@ class RunStore(Store):
         )
 
     def read(self, key: RunKey) -> RunRecord:
-        """The record as it is now.
+        """Read the record.
 
         :raises LeaseLost: there is none: the run has ended, or its setup task did not run.
+        :raises UnknownVersion: another release has written it.
         """
         found = self.find(key)
         if found is None:
@@ -67,65 +67,59 @@ class RunStore(Store):
         return found
 
     def find(self, key: RunKey) -> RunRecord | None:
-        """The record as it is now, None when the run has ended or not begun."""
-        found = self.hook.read_json(self.uri(key))
-        return RunRecord.from_json(found.data) if found is not None else None
+        """Read the record, None when the run has ended or not begun.
+
+        :raises UnknownVersion: another release has written it.
+        """
+        return self.load(self.uri(key), RUN_RECORD_FORM)
 
     def confirm(self, record: RunRecord) -> RunRecord:
-        """The record as it is now, provided that its token is still ours.
+        """Read the record, provided that the lease is still ours.
 
         :raises LeaseLost: a newer attempt has taken the lease over, or it is gone.
         """
         return self._ours(record, self.find(record.key))
 
     def all(self) -> list[RunRecord]:
-        """Every record there is."""
-        return [RunRecord.from_json(data) for data in self.documents(self.names("leases/"))]
+        """Every record that this release reads."""
+        return list(self.listed().values)
+
+    def listed(self) -> Contents[RunRecord]:
+        """Every record, those of other releases by their names (see :func:`left_alone`)."""
+        return self.contents(self.names("leases/"), RUN_RECORD_FORM.from_json)
 
     def update(self, record: RunRecord, change: Callable[[RunRecord], RunRecord]) -> RunRecord:
-        """Change the lease, provided that its token is still ours.
+        """Change the record, provided that the lease is still ours.
 
-        :param record: the lease as this attempt knows it.
-        :param change: from the current lease to the new one.
+        :param record: the record as this attempt knows it.
+        :param change: from the current record to the new one.
         :raises LeaseLost: a newer attempt has taken the lease over, or it is gone.
         """
-        for _ in range(_RACES):
-            found = self.hook.read_json(self.uri(record.key))
-            changed = change(self._ours(record, RunRecord.from_json(found.data) if found else None))
-            generation = found.generation if found else 0
-            if self.hook.write_json(self.uri(record.key), changed.to_json(), generation) is not None:
-                return changed
-        raise TransientError(f"the lease {self.uri(record.key)} is being written by others")
+
+        def changed(current: RunRecord | None) -> RunRecord:
+            return change(self._ours(record, current))
+
+        return self.change(self.uri(record.key), RUN_RECORD_FORM, changed)
 
     def amend(self, key: RunKey, change: Callable[[RunRecord], RunRecord]) -> RunRecord | None:
-        """Add a fact to the lease, whoever holds it: what has become of a TPU does not depend on that.
+        """Add a fact to the record, whichever attempt holds the lease: the end of a TPU does not depend on that.
 
-        :return: the lease with it, None when there is none.
+        :return: the record with it, None when there is none.
         :raises TransientError: too many others wrote the object at the same time.
         """
-        for _ in range(_RACES):
-            found = self.hook.read_json(self.uri(key))
-            if found is None:
-                return None
-            current = RunRecord.from_json(found.data)
-            changed = change(current)
-            if changed == current:
-                return current
-            if self.hook.write_json(self.uri(key), changed.to_json(), found.generation) is not None:
-                return changed
-        raise TransientError(f"the lease {self.uri(key)} is being written by others")
+        return self.change(self.uri(key), RUN_RECORD_FORM, lambda current: None if current is None else change(current))
 
     def release(self, key: RunKey) -> None:
         """Give the lease back; releasing twice succeeds."""
         self.hook.remove(self.uri(key))
 
     def forget(self, key: RunKey, token: str) -> bool:
-        """Remove the lease of a run that is over, unless somebody has taken it again.
+        """Remove the record of a run that is over, unless its lease was taken again.
 
         :return: whether it was still that one.
         """
         found = self.hook.read_json(self.uri(key))
-        if found is None or RunRecord.from_json(found.data).lease.token != token:
+        if found is None or RUN_RECORD_FORM.from_json(found.data, self.uri(key)).lease.token != token:
             return False
         self.hook.remove(self.uri(key), found.generation)
         return True
@@ -134,3 +128,13 @@ class RunStore(Store):
         if current is None or current.lease.token != record.lease.token:
             raise LeaseLost(f"{self.uri(record.key)} belongs to a newer attempt; this one stops and touches nothing")
         return current
+
+
+def left_alone(unknown: Iterable[str]) -> dict[str, LeaseState]:
+    """State of each run whose record another release has written: its TPU, reservation and ledger records stay.
+
+    :param unknown: names of such records.
+    :return: by digest of the run.
+    """
+    digests = [name.removesuffix(".json")[-DIGEST_LENGTH:] for name in unknown]
+    return {digest: LeaseState(digest, _FOREVER, run_state=None) for digest in digests}

@@ -1,16 +1,42 @@
-"""What the stores of a grant share: the place of their objects below one prefix, and the clock."""
+"""What the stores of a grant share: objects below one prefix, read by their form and replaced at their generation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from airflow_tpu.clients.clock import WALL, Clock
+from airflow_tpu.errors import TransientError, UnknownVersion
 from airflow_tpu.stores.parallel_reads import read_many
 
 if TYPE_CHECKING:
+    from airflow_tpu.core.json_form import StoredForm
     from airflow_tpu.hooks.artifacts import ArtifactsHook
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+LONGEST_PAUSE = 4.0
+"""Seconds between two tries at the most; Cloud Storage takes about one write a second to one object."""
+
+
+class _Overtaken(Exception):
+    """Another writer was faster."""
+
+
+@dataclass(frozen=True)
+class Contents(Generic[T]):
+    """What a folder holds.
+
+    :param values: what this release reads, in the order of the names.
+    :param unknown: names of the objects of other releases, each of which has been logged: nobody may take a run or a
+        TPU that they are about for forgotten.
+    """
+
+    values: Sequence[T]
+    unknown: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -20,18 +46,90 @@ class Store:
     :param hook: Cloud Storage.
     :param root: ``gs://bucket/prefix`` of the grant.
     :param clock: where the store takes the time from.
+    :param tries: how often a change is tried while others are faster.
+    :param pause: seconds before the first repetition, on average half of it; it doubles.
     """
 
     hook: ArtifactsHook
     root: str
     clock: Clock = field(default=WALL, kw_only=True)
+    tries: int = field(default=12, kw_only=True)
+    pause: float = field(default=0.1, kw_only=True)
 
     def names(self, prefix: str) -> list[str]:
         """Names, without the bucket, of the objects below ``root/prefix``."""
         return [info.name for info in self.hook.listing(f"{self.root}/{prefix}")]
 
-    def documents(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:
-        """Contents of JSON objects by their names, in that order; one that has gone since the listing is left out."""
+    def load(self, uri: str, form: StoredForm[T]) -> T | None:
+        """Read an object, None when there is none.
+
+        :raises UnknownVersion: another release has written it.
+        :raises TPUError: it is damaged, as its form says.
+        """
+        return self._at_generation(uri, form)[0]
+
+    def contents(self, names: Iterable[str], read: Callable[[object, str], T]) -> Contents[T]:
+        """Read objects by their names, in that order; one that has gone since the listing is left out.
+
+        :param read: from content and name, as :meth:`airflow_tpu.core.json_form.StoredForm.from_json`.
+        :raises TPUError: one is damaged.
+        """
+        values: list[T] = []
+        unknown: list[str] = []
+        for name, data in self._documents(names):
+            try:
+                values.append(read(data, name))
+            except UnknownVersion as error:
+                log.warning("%s", error)
+                unknown.append(name)
+        return Contents(values, unknown)
+
+    @overload
+    def change(self, uri: str, form: StoredForm[T], decide: Callable[[T | None], T]) -> T: ...
+
+    @overload
+    def change(self, uri: str, form: StoredForm[T], decide: Callable[[T | None], T | None]) -> T | None: ...
+
+    def change(self, uri: str, form: StoredForm[T], decide: Callable[[T | None], T | None]) -> T | None:
+        """Replace an object by what is decided from it, with nobody in between: the one compare-and-swap.
+
+        :param form: how the object is stored.
+        :param decide: from the object now, None if there is none, to the wanted one. None or an equal one leaves it as
+            it is. Asked again after a lost race; what it raises ends the change.
+        :return: what was decided.
+        :raises TransientError: others were faster each time.
+        :raises UnknownVersion: another release has written it.
+        """
+        from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+        pauses = wait_random_exponential(multiplier=self.pause, max=LONGEST_PAUSE)
+        again = retry_if_exception_type(_Overtaken)
+        tries = Retrying(retry=again, wait=pauses, stop=stop_after_attempt(self.tries), sleep=self.clock.sleep)
+
+        def once() -> T | None:
+            found = self._at_generation(uri, form)
+            current, generation = found
+            wanted = decide(current)
+            if wanted is None or wanted == current:
+                return wanted
+            if self.hook.write_json(uri, form.to_json(wanted), generation) is None:
+                raise _Overtaken
+            return wanted
+
+        try:
+            return tries(once)
+        except RetryError as error:
+            raise TransientError(f"{uri} was written by others {self.tries} times in a row; try again") from error
+
+    def _at_generation(self, uri: str, form: StoredForm[T]) -> tuple[T | None, int]:
+        try:
+            found = self.hook.read_json(uri)
+        except ValueError as error:
+            raise form.damaged(f"{uri} is not JSON ({error})") from error
+        return (None, 0) if found is None else (form.from_json(found.data, uri), found.generation)
+
+    def _documents(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
         bucket = self.root.removeprefix("gs://").partition("/")[0]
-        uris = [f"gs://{bucket}/{name}" for name in names]
-        return (stored.data for stored in read_many(self.hook.read_json, uris, self.clock) if stored is not None)
+        wanted = list(names)
+        found = read_many(self.hook.read_json, [f"gs://{bucket}/{name}" for name in wanted], self.clock)
+        return ((name, stored.data) for name, stored in zip(wanted, found, strict=True) if stored is not None)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_tpu.core.run.trigger_context import TriggerContext, error_event
-from airflow_tpu.errors import TPUError
+from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext, error_event
+from airflow_tpu.errors import TPUError, TransientError, UnknownVersion
 
 if TYPE_CHECKING:
     from airflow_tpu.hooks.tpu import CloudTPUAsyncHook
@@ -28,7 +29,15 @@ class CloudTPUBaseTrigger(BaseTrigger):
 
     def __init__(self, watch: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(**kwargs)  # type: ignore[no-untyped-call]  # Airflow's own
-        self.watch = TriggerContext.from_json(watch)
+        self._watch = dict(watch)
+
+    @cached_property
+    def watch(self) -> TriggerContext:
+        """Whose TPU, which connections, until when.
+
+        :raises UnknownVersion: a task of another release has made the trigger.
+        """
+        return TRIGGER_CONTEXT_FORM.from_json(self._watch, type(self).__name__)
 
     def carried(self) -> dict[str, Any]:
         """What the trigger is given beside its context, by argument, as plain JSON."""
@@ -36,7 +45,7 @@ class CloudTPUBaseTrigger(BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class path and arguments."""
-        arguments = {"watch": self.watch.to_json(), **self.carried()}
+        arguments = {"watch": self._watch, **self.carried()}
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def outcome(self) -> dict[str, Any]:
@@ -51,10 +60,15 @@ class CloudTPUBaseTrigger(BaseTrigger):
         from airflow_tpu.lifecycle.waits.polling import not_before
 
         try:
+            event_after = self.watch.event_after
+        except UnknownVersion as error:
+            yield TriggerEvent(error_event(TransientError(f"{error}; the task re-attaches on its next try")))
+            return
+        try:
             event = await self.outcome()
         except TPUError as error:
             event = error_event(error)
-        await not_before(self.watch.event_after, time.time)
+        await not_before(event_after, time.time)
         yield TriggerEvent(event)
 
     async def on_kill(self) -> None:

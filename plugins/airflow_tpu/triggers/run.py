@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.trigger_context import error_event
 from airflow_tpu.errors import TPUError
 from airflow_tpu.triggers.base import CloudTPUBaseTrigger
@@ -35,9 +36,9 @@ class CloudTPURunTrigger(CloudTPUBaseTrigger):
             try:
                 result = await follower.until_finished(self.watch.deadline)
             except TPUError as error:
-                return {**error_event(error), "reached": follower.reached.to_json()}
+                return {**error_event(error), "reached": json_form.to_json(follower.reached)}
         return {
             "status": "finished",
-            "result": result.to_json() if result else None,
-            "reached": follower.reached.to_json(),
+            "result": json_form.to_json(result) if result else None,
+            "reached": json_form.to_json(follower.reached),
         }

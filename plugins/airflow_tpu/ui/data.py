@@ -7,25 +7,27 @@ import datetime as dt
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.clients.tpu_retry import CallTiming
-from airflow_tpu.core.ledger.events import ROOT, Closed, Opened, event_of
+from airflow_tpu.core.ledger.events import ROOT, Closed, Opened, event_from_json, node_id_of
 from airflow_tpu.core.ledger.usage import Usage, fold
+from airflow_tpu.errors import UnknownVersion
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, take_snapshot
 from airflow_tpu.stores.grants import load_catalogue, load_grant, store_root
 from airflow_tpu.stores.parallel_reads import read_many
-from airflow_tpu.stores.runs import RunStore
+from airflow_tpu.stores.runs import RunStore, left_alone
 from airflow_tpu.ui.snapshot import CENSUS, GRANT, LEDGER, RECORDS, Snapshot
 
 if TYPE_CHECKING:
     from airflow_tpu.core.grant.grant import Grant
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.hooks.artifacts import ArtifactsHook
+    from airflow_tpu.stores.store import Contents
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -38,10 +40,14 @@ _TIMING = CallTiming(answer=8.0, retry=12.0)
 
 
 class LedgerReader:
-    """The whole ledger, each object read once: they are immutable, so only new ones cost a request."""
+    """The whole ledger, each object read once: they are immutable, so only new ones cost a request.
+
+    :ivar unknown: URIs of events of another release; what is known of their incarnations is left out.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, Opened | Closed] = {}
+        self.unknown: set[str] = set()
 
     def events(self, hook: ArtifactsHook, root: str) -> list[Opened | Closed]:
         """Every event below ``gs://bucket/prefix``.
@@ -51,12 +57,20 @@ class LedgerReader:
         bucket = root.removeprefix("gs://").split("/", 1)[0]
         uris = [f"gs://{bucket}/{info.name}" for info in hook.listing(f"{root}/{ROOT}/")]
         self._known = {uri: self._known[uri] for uri in uris if uri in self._known}
-        fresh = [uri for uri in uris if uri not in self._known]
+        self.unknown &= set(uris)
+        fresh = [uri for uri in uris if uri not in self._known and uri not in self.unknown]
         # One by one, so that what was read before a failure need not be read again after it.
         for uri, stored in zip(fresh, read_many(hook.read_json, fresh), strict=True):
             if stored is not None:
-                self._known[uri] = event_of(stored.data)
-        return list(self._known.values())
+                self._keep(uri, stored.data)
+        left_out = {node_id_of(uri) for uri in self.unknown}
+        return [event for event in self._known.values() if event.node_id not in left_out]
+
+    def _keep(self, uri: str, data: object) -> None:
+        try:
+            self._known[uri] = event_from_json(data, uri)
+        except UnknownVersion:
+            self.unknown.add(uri)
 
 
 class Loader:
@@ -80,7 +94,11 @@ class Loader:
             return Snapshot(now, None, census, problems={**problems, RECORDS: missing, LEDGER: missing})
         records = _attempt(RECORDS, lambda: self._records(grant), problems)
         usage = _attempt(LEDGER, lambda: self._usage(grant, now), problems)
-        return Snapshot(now, grant, census, records, usage, problems)
+        unknown = records.unknown if records else ()
+        _say_unknown(RECORDS, unknown, problems)
+        _say_unknown(LEDGER, self._ledger.unknown, problems)
+        known = tuple(records.values) if records else None
+        return Snapshot(now, grant, census, known, usage, problems, left_alone(unknown))
 
     def _census(self) -> ProjectSnapshot:
         from airflow_tpu.hooks.tpu import CloudTPUHook
@@ -93,8 +111,8 @@ class Loader:
 
         return asyncio.run(look())
 
-    def _records(self, grant: Grant) -> tuple[RunRecord, ...]:
-        return tuple(RunStore(self._storage(), store_root(grant)).all())
+    def _records(self, grant: Grant) -> Contents[RunRecord]:
+        return RunStore(self._storage(), store_root(grant)).listed()
 
     def _usage(self, grant: Grant, now: dt.datetime) -> Usage:
         return fold(self._ledger.events(self._storage(), store_root(grant)), load_catalogue(), now)
@@ -151,6 +169,12 @@ class SnapshotCache:
         with self._lock:
             self._last, self._running = (self._clock(), snapshot), None
         future.set_result(snapshot)
+
+
+def _say_unknown(source: str, names: Collection[str], problems: dict[str, str]) -> None:
+    """Objects of other releases are left out of the page, and the page says so."""
+    if names:
+        problems[source] = f"{len(names)} object(s) of another release are left out: {', '.join(sorted(names)[:3])}"
 
 
 def _attempt(source: str, read: Callable[[], T], problems: dict[str, str]) -> T | None:

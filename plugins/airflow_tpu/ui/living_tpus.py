@@ -132,7 +132,7 @@ def _expired(views: Iterable[TPUView | QueuedView], snapshot: Snapshot, now: dat
         record.key.digest: LeaseState(record.key.digest, record.lease.expires_at, None)
         for record in snapshot.records or ()
     }
-    return select_expired(views, states, now)
+    return select_expired(views, {**states, **snapshot.left_alone}, now)
 
 
 def orphan_table(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.ledger.events import Opened
 from airflow_tpu.core.ledger.usage import Usage
+from airflow_tpu.core.run.expiry import LeaseState
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 
@@ -28,6 +29,7 @@ class Snapshot:
     :param records: the record of each run, read after the census, so that a TPU without one has really been forgotten.
     :param usage: the folded ledger.
     :param problems: why a part is missing, by its name.
+    :param left_alone: states of the runs whose records another release has written, by digest.
     """
 
     now: datetime
@@ -36,6 +38,7 @@ class Snapshot:
     records: tuple[RunRecord, ...] | None = None
     usage: Usage | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
+    left_alone: Mapping[str, LeaseState] = field(default_factory=dict)
 
     @cached_property
     def inventory(self) -> Inventory | None:

@@ -8,13 +8,13 @@ import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_tpu.clients.log_groups import phase
-from airflow_tpu.core.run.trigger_context import TriggerContext
+from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
 
 log = logging.getLogger("airflow_tpu.tests.phases")
 WATCH = TriggerContext(RunKey("dag", "run"), "token", "google", "ssh", "", 1.0, 2.0)
-TRIGGER = CloudTPUCapacityTrigger(WATCH.to_json(), {})
+TRIGGER = CloudTPUCapacityTrigger(TRIGGER_CONTEXT_FORM.to_json(WATCH), {})
 
 
 def test_lines_of_a_phase_lie_in_its_group(caplog: pytest.LogCaptureFixture) -> None:

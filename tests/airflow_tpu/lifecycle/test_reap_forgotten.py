@@ -14,6 +14,7 @@ import pytest
 
 from airflow_tpu.clients.runner_session import RunSession
 from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.job import JobSpec, RunRef
 from airflow_tpu.core.run.manifest import Manifest
 from airflow_tpu.core.run.messages import LogChunk
@@ -70,7 +71,8 @@ def jobs(site: Site) -> list[JobSpec]:
     vms = Path(site.cloud.cloud.config.state_dir, "vm")
     found = vms.glob("*/w0/home/.airflow-tpu/runs/*/*/job.json")
     texts = [json.loads(path.read_text()) for path in found]
-    return [JobSpec.from_json({name: value for name, value in data.items() if name != "version"}) for data in texts]
+    fields = [{name: value for name, value in data.items() if name != "version"} for data in texts]
+    return [json_form.from_json(JobSpec, data) for data in fields]
 
 
 def meters_stand(site: Site) -> bool:

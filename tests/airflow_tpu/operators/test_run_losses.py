@@ -13,6 +13,7 @@ from airflow.sdk import Context
 
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.consequences import LOST, MAY_LIVE
+from airflow_tpu.core import json_form
 from airflow_tpu.core.ledger.events import Closed, EndReason
 from airflow_tpu.core.run.interruption import Interruption, Reached
 from airflow_tpu.core.run.run_record import RunRecord
@@ -171,7 +172,7 @@ def test_try_says_what_it_has_lost(training: Training, capfd: pytest.CaptureFixt
     seen = now() - 2 * SECOND
     saved = {"step": 10, "files": [], "created": (seen - 10 * SECOND).timestamp()}
     training.site.storage.write_json(f"gs://{BUCKET}/runs/{manifest}", saved)
-    reached = {"reached": Reached(step=14).to_json()}
+    reached = {"reached": json_form.to_json(Reached(step=14))}
     with pytest.raises(TPUPreempted):
         training.wake({**error_event(TPUPreempted("gone", seen)), **reached}, max_preemptions=4)
     told = Interruption(**training.xcom["interruption"])

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_tpu.consequences import BEING_DELETED, MAY_LIVE
 from airflow_tpu.core.run.run_record import Lease, RunRecord
-from airflow_tpu.core.run.trigger_context import TriggerContext
+from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
 from airflow_tpu.errors import ConfigError, QuotaExceeded, StockOut
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator
 from airflow_tpu.stores.runs import RunStore
@@ -87,7 +87,9 @@ async def test_trigger_says_what_it_waits_for(capfd: pytest.CaptureFixture[str])
     until = record.lease.expires_at.timestamp()
     watch = TriggerContext(KEY, record.lease.token, "google_cloud_default", "ssh", "", 1.0, until)
     times = {"since": time.time() - 90, "resume_at": time.time() + 0.3}
-    trigger = CloudTPUCapacityTrigger(watch.to_json(), {"what": "capacity for spot v2-8 in here", **times})
+    trigger = CloudTPUCapacityTrigger(
+        TRIGGER_CONTEXT_FORM.to_json(watch), {"what": "capacity for spot v2-8 in here", **times}
+    )
     path, arguments = trigger.serialize()
     assert path.endswith("capacity.CloudTPUCapacityTrigger")
     events = [event.payload async for event in CloudTPUCapacityTrigger(**arguments).run()]

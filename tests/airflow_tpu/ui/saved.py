@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from airflow_tpu.core.ledger.events import Closed, Opened, read_event
+from airflow_tpu.core.ledger.events import Closed, Opened, event_from_bytes
 
 SOAK = Path(__file__).with_name("ledgers") / "soak.jsonl"
 CHOSEN = "TPU_SAVED_LEDGER"
@@ -30,10 +30,10 @@ def saved_events(place: Path) -> list[Opened | Closed]:
     :raises LedgerError: a line, or a file with the name of an event, is none.
     """
     if place.is_file():
-        return [read_event(line) for line in place.read_text(encoding="utf-8").splitlines()]
+        return [event_from_bytes(line) for line in place.read_text(encoding="utf-8").splitlines()]
     found = [Path(parent) / name for parent, _, names in os.walk(place) for name in names]
     wanted = sorted(path for path in found if path.name in ("opened.json", "closed.json"))
-    return [read_event(path.read_bytes()) for path in wanted]
+    return [event_from_bytes(path.read_bytes()) for path in wanted]
 
 
 def moved(events: Iterable[Opened | Closed], end: dt.datetime) -> Iterator[Opened | Closed]:

@@ -165,12 +165,12 @@ def test_a_failure_half_way_loses_nothing_that_was_read(fresh: Project) -> None:
 def test_a_damaged_ledger_is_no_ledger(fresh: Project) -> None:
     """An object that is no event makes the ledger unknown, since every sum without it would be wrong."""
     uri = f"{ROOT}/ledger/incarnations/broken/opened.json"
-    fresh.storage.write_json(uri, {"event": "opened"})
+    fresh.storage.write_json(uri, {"event": "opened", "version": 1})
     with pytest.raises(LedgerError):
         LedgerReader().events(fresh.storage, ROOT)
     found = Loader()()
     assert found.usage is None
-    assert "not an event of the ledger" in found.problems["ledger"]
+    assert "is damaged" in found.problems["ledger"]
 
 
 def gets(project: Project) -> int:

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 from pathlib import Path
 
-from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
+from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, event_to_bytes
 from airflow_tpu.core.ledger.usage import fold
 from airflow_tpu.core.report.month import Month
 from airflow_tpu.core.report.month_files import report_files
@@ -62,7 +62,7 @@ def test_a_folder_of_a_bucket_is_read_too(tmp_path: Path) -> None:
     for event in events:
         path = tmp_path / "trc" / event.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(event.to_bytes())
+        path.write_bytes(event_to_bytes(event))
     (tmp_path / "trc" / "README.txt").write_text("no event")
     assert sorted(map(repr, saved_events(tmp_path))) == sorted(map(repr, events))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_tpu import protocol
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.bundle import Bundle
 from airflow_tpu.core.run.job import JobSpec, RunRef
 from tests.remote.vm import Machine, empty_tar, request
@@ -90,7 +91,7 @@ def test_a_name_cannot_leave_the_directory_of_runs(machine: Machine, name: str) 
     """The runner does not rely on its caller: a name that is no plain directory name is refused."""
     data = empty_tar()
     described = {"length": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    job = {**JOB.to_json(), "run_name": name}
+    job = {**json_form.to_json(JOB), "run_name": name}
     answer = machine.ask("start", data=protocol.encode(protocol.START, job=job, bundle=described) + data)
     assert answer["reason"] == "bad-job"
     assert sorted(path.name for path in machine.home.iterdir()) == ["bin", "runner"]

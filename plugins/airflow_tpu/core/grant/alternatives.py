@@ -7,9 +7,9 @@ with a type of as many chips and an image that runs on it.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from airflow_tpu.core.tpu.spec import Tier, region_of
 
@@ -46,15 +46,6 @@ class Alternative:
         """The TPU that the form asks for."""
         return cls(conf.zone, conf.accelerator_type, conf.runtime_version, conf.tier)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return asdict(self) | {"tier": str(self.tier)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Alternative:
-        """Inverse of :meth:`to_json`."""
-        return cls(**{**data, "tier": Tier(data["tier"])})
-
 
 @dataclass(frozen=True)
 class CapacitySearch:
@@ -88,17 +79,6 @@ class CapacitySearch:
         :param first: seconds after the first round.
         """
         return first * min(_GROWTH ** max(0, self.rounds - 1), _LONGEST_PAUSE)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        tried = [choice.to_json() for choice in self.tried]
-        return {"since": self.since.isoformat(), "rounds": self.rounds, "tried": tried}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> CapacitySearch:
-        """Inverse of :meth:`to_json`."""
-        tried = tuple(Alternative.from_json(choice) for choice in data["tried"])
-        return cls(dt.datetime.fromisoformat(data["since"]), data["rounds"], tried)
 
 
 def alternatives(conf: RunConf, grant: Grant, catalogue: Catalogue) -> tuple[Alternative, ...]:

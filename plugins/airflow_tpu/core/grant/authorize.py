@@ -6,6 +6,7 @@ from dataclasses import InitVar, dataclass
 from datetime import datetime
 from typing import Any
 
+from airflow_tpu.core import json_form
 from airflow_tpu.core.grant import checks
 from airflow_tpu.core.grant.allowance import Allowance
 from airflow_tpu.core.grant.create_request import Request
@@ -65,7 +66,7 @@ class Permit:
     def to_json(self) -> dict[str, Any]:
         """The permit to show and record; it cannot be read back, because it holds for now only."""
         return {
-            "spec": self.spec.to_json(),
+            "spec": json_form.to_json(self.spec),
             "allowance": self.allowance_text,
             "chips": self.chips,
             "paid_reason": self.paid_reason,

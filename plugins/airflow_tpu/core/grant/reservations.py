@@ -8,19 +8,17 @@ create call until after the TPU is gone; while both are visible they count once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
-from airflow_tpu.core import stable_json
+from airflow_tpu.core import json_form
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import Fault, GrantUnknown
 
 OBJECT = "reservations.json"
-VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -52,16 +50,6 @@ class Reservation:
         name = f"reservation of {self.run}"
         return InventoryItem(name, self.accelerator_type, self.tier, self.zone, self.owner)
 
-    def to_json(self) -> dict[str, Any]:
-        """The one JSON form."""
-        return asdict(self) | {"tier": str(self.tier), "expires_at": stable_json.instant_to_json(self.expires_at)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Reservation:
-        """Inverse of :meth:`to_json`."""
-        expires_at = stable_json.instant_from_json(data["expires_at"])
-        return cls(**{**data, "tier": Tier(data["tier"]), "expires_at": expires_at})
-
 
 @dataclass(frozen=True)
 class Reservations:
@@ -89,24 +77,13 @@ class Reservations:
         waiting = [entry.item for entry in self.entries if entry.expires_at > now and _pool(entry.item) not in seen]
         return replace(inventory, items=(*inventory.items, *waiting))
 
-    def to_json(self) -> dict[str, Any]:
-        """The one JSON form, and the content of the object."""
-        return {"version": VERSION, "reservations": [entry.to_json() for entry in self.entries]}
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Reservations:
-        """Inverse of :meth:`to_json`.
+def _damaged(text: str) -> GrantUnknown:
+    return GrantUnknown([Fault(OBJECT, text, "when no run is in progress, delete it")], "what runs have reserved")
 
-        :raises GrantUnknown: the object is damaged or of another version; what it held is not known to be free.
-        """
-        try:
-            if data["version"] != VERSION:
-                raise ValueError(f"version {data['version']}")
-            return cls(tuple(Reservation.from_json(entry) for entry in data["reservations"]))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            problem = f"cannot be read ({error}); when no run is in progress, delete it"
-            raise GrantUnknown([Fault(OBJECT, str(data)[:80], problem)], "what runs have reserved") from error
 
+RESERVATIONS_FORM = json_form.StoredForm("list of reservations", Reservations, damaged=_damaged)
+"""The object in the bucket."""
 
 NOTHING = Reservations()
 

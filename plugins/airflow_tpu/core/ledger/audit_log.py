@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from airflow_tpu.core.stable_json import instant_from_json
+from airflow_tpu.core.json_form import instant_from_json
 from airflow_tpu.errors import ConfigError, Fault
 
 # Any version of the API: gcloud's alpha track calls v2alpha1, older tools v1.

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from airflow_tpu.core import stable_json
+from airflow_tpu.core import json_form
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.errors import LedgerError
 
 ROOT = "ledger/incarnations"
-VERSION = 1
 
 
 class EndReason(enum.StrEnum):
@@ -93,26 +91,6 @@ class Opened:
         """Object path below the grant's prefix."""
         return opened_path(self.node_id)
 
-    def to_json(self) -> dict[str, Any]:
-        """The one JSON form."""
-        return _envelope("opened", asdict(self) | {"requested_at": stable_json.instant_to_json(self.requested_at)})
-
-    def to_bytes(self) -> bytes:
-        """Content of the object; equal events have equal bytes."""
-        return stable_json.encode(self.to_json())
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Opened:
-        """Inverse of :meth:`to_json`.
-
-        :raises LedgerError: if the object is of another version or damaged.
-        """
-        with _damage_named(data):
-            fields = _fields("opened", data, ("requested_at",), {"tier": Tier})
-            transfers = fields.pop("transfers", None)
-            noted = None if transfers is None else tuple(Transfer(**transfer) for transfer in transfers)
-            return cls(**fields, transfers=noted)
-
 
 @dataclass(frozen=True)
 class Closed:
@@ -147,24 +125,9 @@ class Closed:
         """Object path below the grant's prefix."""
         return closed_path(self.node_id)
 
-    def to_json(self) -> dict[str, Any]:
-        """The one JSON form."""
-        times = {name: stable_json.instant_to_json(getattr(self, name)) for name in ("ready_at", "ended_at")}
-        return _envelope("closed", asdict(self) | times)
 
-    def to_bytes(self) -> bytes:
-        """Content of the object; equal events have equal bytes."""
-        return stable_json.encode(self.to_json())
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Closed:
-        """Inverse of :meth:`to_json`.
-
-        :raises LedgerError: if the object is of another version or damaged.
-        """
-        enums = {"end_reason": EndReason, "time_source": TimeSource}
-        with _damage_named(data):
-            return cls(**_fields("closed", data, ("ready_at", "ended_at"), enums))
+OPENED_FORM = json_form.StoredForm("ledger event", Opened, tags={"event": "opened"})
+CLOSED_FORM = json_form.StoredForm("ledger event", Closed, tags={"event": "closed"})
 
 
 def opened_path(node_id: str) -> str:
@@ -177,44 +140,41 @@ def closed_path(node_id: str) -> str:
     return f"{ROOT}/{node_id}/closed.json"
 
 
-def read_event(content: bytes | str) -> Opened | Closed:
+def node_id_of(path: str) -> str:
+    """Incarnation that an event's object is about, by its path."""
+    return path.rsplit("/", 2)[-2]
+
+
+def event_to_json(event: Opened | Closed) -> dict[str, Any]:
+    """Content of an event's object, as plain JSON."""
+    return OPENED_FORM.to_json(event) if isinstance(event, Opened) else CLOSED_FORM.to_json(event)
+
+
+def event_to_bytes(event: Opened | Closed) -> bytes:
+    """Content of an event's object; equal events have equal bytes."""
+    return json_form.encode(event_to_json(event))
+
+
+def event_from_bytes(content: bytes | str, name: str = "") -> Opened | Closed:
     """Read either event from an object's content.
 
-    :raises LedgerError: if it is neither.
+    :param name: of the object.
+    :raises UnknownVersion: another release has written it.
+    :raises LedgerError: it is neither event.
     """
-    with _damage_named(content):
-        return event_of(json.loads(content))
+    try:
+        data = json.loads(content)
+    except ValueError as error:
+        raise LedgerError(f"the ledger event {name} is damaged ({error}): {str(content)[:200]}") from error
+    return event_from_json(data, name)
 
 
-def event_of(data: Mapping[str, Any]) -> Opened | Closed:
+def event_from_json(data: object, name: str = "") -> Opened | Closed:
     """Read either event from its JSON form.
 
-    :raises LedgerError: if it is neither.
+    :param name: of the object.
+    :raises UnknownVersion: another release has written it.
+    :raises LedgerError: it is neither event.
     """
-    with _damage_named(data):
-        return Opened.from_json(data) if data["event"] == "opened" else Closed.from_json(data)
-
-
-def _envelope(event: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {"event": event, "version": VERSION, **fields}
-
-
-def _fields(
-    event: str, data: Mapping[str, Any], times: tuple[str, ...], enums: Mapping[str, type[enum.StrEnum]]
-) -> dict[str, Any]:
-    if (data.get("event"), data.get("version")) != (event, VERSION):
-        raise ValueError(f"expected {event} of version {VERSION}")
-    fields = {key: value for key, value in data.items() if key not in ("event", "version")}
-    for name in times:
-        fields[name] = stable_json.instant_from_json(fields[name])
-    for name, kind in enums.items():
-        fields[name] = kind(fields[name])
-    return fields
-
-
-@contextmanager
-def _damage_named(data: object) -> Iterator[None]:
-    try:
-        yield
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise LedgerError(f"not an event of the ledger ({error}): {str(data)[:200]}") from error
+    is_opened = isinstance(data, Mapping) and data.get("event") == OPENED_FORM.tags["event"]
+    return OPENED_FORM.from_json(data, name) if is_opened else CLOSED_FORM.from_json(data, name)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_tpu.core import stable_json
+from airflow_tpu.core import json_form
 
 
 @dataclass(frozen=True)
@@ -34,4 +34,4 @@ def fingerprint(data: Iterable[DataObject], code: str, settings: Mapping[str, An
     """
     objects = sorted((one.name, one.size, one.checksum) for one in data)
     document = {"data": objects, "code": code, "settings": settings}
-    return hashlib.sha256(stable_json.encode(document)).hexdigest()[:32]
+    return hashlib.sha256(json_form.encode(document)).hexdigest()[:32]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_tpu.core import json_form
 from airflow_tpu.errors import NothingProduced
 
 HISTORY = 20
@@ -42,15 +43,6 @@ class ModelManifest:
     origin: Mapping[str, Any] = field(default_factory=dict)
     usage: Mapping[str, Any] = field(default_factory=dict)
     acknowledgement: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """The one JSON form."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ModelManifest:
-        """Read it back; fields of later versions are ignored."""
-        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
 
 
 @dataclass(frozen=True)
@@ -97,14 +89,10 @@ class Champion:
         history = tuple(version for version in line if version != manifest.version)[:HISTORY]
         return cls(manifest.version, manifest.artifacts_uri, at, judgement.reason, history)
 
-    def to_json(self) -> dict[str, Any]:
-        """The one JSON form."""
-        return asdict(self) | {"history": list(self.history)}
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Champion:
-        """Inverse of :meth:`to_json`."""
-        return cls(**{**data, "history": tuple(data["history"])})
+MANIFEST_FORM = json_form.StoredForm("manifest of a model version", ModelManifest, version_field="schema_version")
+CHAMPION_FORM = json_form.StoredForm("champion pointer", Champion, version_field="schema_version")
+"""Their own ``version`` is a version of the model."""
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from itertools import islice
 from typing import Any
 
 from airflow_tpu.core.grant.grant import Grant
+from airflow_tpu.core.json_form import instant_to_json
 from airflow_tpu.core.ledger.billable import NOT_MEASURED, NotFree
 from airflow_tpu.core.ledger.incarnation import Row
 from airflow_tpu.core.ledger.usage import Total, Usage
-from airflow_tpu.core.stable_json import instant_to_json
 
 LIMIT = 48_000
 """Bytes; Airflow writes XCom into its database, and some of those stop at 64 kB."""

@@ -6,9 +6,7 @@ never reach it. Whoever keeps losing its TPU without a new checkpoint makes no p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from airflow_tpu.errors import Budget, BudgetExhausted, Retry, StockOut, TPUError
 
@@ -66,15 +64,6 @@ class Spent:
 
     def _where(self) -> str:
         return f"step {self.step}" if self.step >= 0 else "none"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {"losses": self.losses, "idle": self.idle, "step": self.step}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Spent:
-        """Inverse of :meth:`to_json`."""
-        return cls(**data)
 
 
 def counts(error: TPUError) -> bool:

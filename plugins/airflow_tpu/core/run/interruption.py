@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_tpu.core.run.messages import Heartbeat
@@ -32,15 +31,6 @@ class Reached:
             safe_at=mirror.get("last_at") or self.safe_at,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON, for a trigger's event."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | None) -> Reached:
-        """Inverse of :meth:`to_json`; nothing is known without data."""
-        return cls(**(data or {}))
-
 
 @dataclass(frozen=True)
 class Interruption:
@@ -66,10 +56,6 @@ class Interruption:
         safe = "no checkpoint is safe" if self.safe_step is None else f"step {self.safe_step} is safe"
         lost = "lost work not known" if self.lost_seconds is None else f"{self.lost_seconds:.0f} s of work lost"
         return f"interruption {self.number} of {self.allowed} allowed ({self.reason}): {step}, {safe}, {lost}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON, as it stands in XCom."""
-        return asdict(self)
 
 
 def lost_seconds(ended: dt.datetime, started: dt.datetime | None, safe_at: float | None) -> float | None:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
 
 from airflow_tpu import protocol
 from airflow_tpu.errors import ConfigError, Fault
@@ -27,15 +26,6 @@ class RunRef:
 
     run_name: str
     attempt: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The one JSON form."""
-        return {"run_name": self.run_name, "attempt": self.attempt}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> RunRef:
-        """Read :meth:`to_json` back."""
-        return cls(data["run_name"], data["attempt"])
 
 
 @dataclass(frozen=True)
@@ -131,35 +121,6 @@ class JobSpec:
         if self.own_resource and not _RESOURCE.fullmatch(self.own_resource):
             faults.append(Fault("own_resource", self.own_resource, "the full name of a node or a queued resource"))
         return faults
-
-    def to_json(self) -> dict[str, Any]:
-        """The one JSON form, which is also what the runner reads."""
-        return {
-            "run_name": self.run_name,
-            "attempt": self.attempt,
-            "argv": list(self.argv),
-            "environment": dict(self.environment),
-            "working_dir": self.working_dir,
-            "setup": list(self.setup),
-            "grace_secs": self.grace_secs,
-            "deadline": self.deadline,
-            "artifacts": list(self.artifacts),
-            "checkpoints_uri": self.checkpoints_uri,
-            "mirror_secs": self.mirror_secs,
-            "stall_secs": self.stall_secs,
-            "own_resource": self.own_resource,
-            "artifacts_uri": self.artifacts_uri,
-            "abandon_secs": self.abandon_secs,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> JobSpec:
-        """Read :meth:`to_json` back.
-
-        :raises ConfigError: as the constructor.
-        """
-        sequences = {name: tuple(data[name]) for name in ("argv", "setup", "artifacts")}
-        return cls(**{**data, **sequences})
 
 
 def _stays_below(path: str) -> bool:

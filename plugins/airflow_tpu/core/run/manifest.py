@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from airflow_tpu.core import stable_json
+from airflow_tpu.core import json_form
 from airflow_tpu.errors import ArtifactError
 
 VERSION = 1
@@ -73,21 +73,17 @@ class Manifest:
         """Bytes of all files."""
         return sum(file.size for file in self.files)
 
-    def to_json(self) -> dict[str, Any]:
-        """The one JSON form."""
-        return {"version": VERSION, "files": [asdict(file) for file in self.files]}
-
-    def to_bytes(self) -> bytes:
-        """Content of the object; equal manifests have equal bytes."""
-        return stable_json.encode(self.to_json())
-
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Manifest:
         """Read a manifest of the runner, or of a checkpoint (which has more fields, ignored here).
 
+        :raises UnknownVersion: another release has written it. A script's own checkpoint manifest may name no version.
         :raises ArtifactError: if it is damaged, or names a file outside its folder.
         """
         try:
+            version = data.get("version", data.get("schema_version", VERSION))
+            if isinstance(version, bool) or version != VERSION:
+                raise json_form.unknown_version("manifest of an attempt or a checkpoint", version, VERSION)
             files = tuple(_file(entry) for entry in data["files"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ArtifactError(f"the manifest is damaged ({error!r}): {str(data)[:200]}") from error

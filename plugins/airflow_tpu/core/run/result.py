@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from airflow_tpu import protocol
+from airflow_tpu.core import json_form
 from airflow_tpu.errors import (
     AcceleratorMissing,
     AccessDenied,
@@ -118,10 +119,6 @@ class RunResult:
         stopped_itself = self.exit_code in _STOPPED and self.ended_at >= deadline.timestamp() - _EARLY_SECONDS
         return replace(self, deadline=True) if stopped_itself else self
 
-    def to_json(self) -> dict[str, Any]:
-        """The one JSON form."""
-        return asdict(self) | {"missing_artifacts": list(self.missing_artifacts)}
-
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunResult:
         """Read the runner's result; fields of later versions are ignored.
@@ -131,8 +128,7 @@ class RunResult:
         if (data.get("exit_code") is None) == (data.get("signal") is None):
             raise ValueError(f"a result has an exit code or a signal: {dict(data)}")
         known = {name: data[name] for name in cls.__dataclass_fields__ if data.get(name) is not None}
-        known["missing_artifacts"] = tuple(known.get("missing_artifacts", ()))
-        return cls(**{"exit_code": None, **known})
+        return json_form.from_json(cls, {"exit_code": None, **known})
 
 
 def resumption(result: RunResult, tpu_ends: Iterable[datetime]) -> str:

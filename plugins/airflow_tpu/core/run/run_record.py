@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_tpu.core import json_form
 from airflow_tpu.core.grant.alternatives import Alternative, CapacitySearch
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.run.budget import Spent
 from airflow_tpu.core.run.interruption import Reached
 from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey
-
-_LIFE_TIMES = ("ready_at", "began_at", "ended_at")
 
 
 @dataclass(frozen=True)
@@ -43,20 +42,6 @@ class Life:
     end_source: TimeSource = TimeSource.OBSERVED
     end_safe: Reached | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        times = {name: _text(getattr(self, name)) for name in _LIFE_TIMES}
-        return {**asdict(self), **times}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Life:
-        """Inverse of :meth:`to_json`; start and end are missing in a lease of an earlier version."""
-        times = {name: _instant(data.get(name)) for name in _LIFE_TIMES}
-        reason = EndReason(data["end_reason"]) if data.get("end_reason") else None
-        sources = {name: TimeSource(data.get(name, TimeSource.OBSERVED)) for name in ("source", "end_source")}
-        safe = Reached.from_json(data["end_safe"]) if data.get("end_safe") is not None else None
-        return cls(**{**data, **times, **sources, "end_reason": reason, "end_safe": safe})
-
 
 @dataclass(frozen=True)
 class Holder:
@@ -84,15 +69,6 @@ class Holder:
         start = f"{self.started_at:%Y-%m-%d %H:%M:%S} UTC" if self.started_at else "an unknown time"
         return f"a DAG run of these ids that was started at {start}" + (f" in {self.where}" if self.where else "")
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {**asdict(self), "started_at": self.started_at.isoformat() if self.started_at else None}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Holder:
-        """Inverse of :meth:`to_json`."""
-        return cls(**{**data, "started_at": _instant(data["started_at"])})
-
 
 @dataclass(frozen=True)
 class Lease:
@@ -116,17 +92,6 @@ class Lease:
         if self.holder is None or holder is None or self.expires_at <= now:
             return False
         return not self.holder.is_followed_by(holder)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        holder = self.holder.to_json() if self.holder else None
-        return {"token": self.token, "expires_at": self.expires_at.isoformat(), "holder": holder}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Lease:
-        """Inverse of :meth:`to_json`."""
-        holder = Holder.from_json(data["holder"]) if data.get("holder") else None
-        return cls(data["token"], dt.datetime.fromisoformat(data["expires_at"]), holder)
 
 
 @dataclass(frozen=True)
@@ -189,46 +154,6 @@ class RunRecord:
         """Remember something of an incarnation."""
         return replace(self, lives={**self.lives, node_id: replace(self.life(node_id), **changes)})
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON, the form of the object in the bucket."""
-        return {
-            "version": 1,
-            "dag_id": self.key.dag_id,
-            "run_id": self.key.run_id,
-            "map_index": self.key.map_index,
-            "lease": self.lease.to_json(),
-            "zone": self.zone,
-            "incarnation": self.incarnation,
-            "attempt": self.attempt,
-            "attempt_node": self.attempt_node,
-            "attempt_at": self.attempt_at.isoformat() if self.attempt_at else None,
-            "spent": self.spent.to_json(),
-            "lives": {node_id: life.to_json() for node_id, life in self.lives.items()},
-            "choice": self.choice.to_json() if self.choice else None,
-            "hunt": self.hunt.to_json() if self.hunt else None,
-        }
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
-        """Inverse of :meth:`to_json`."""
-        return cls(
-            key=RunKey(data["dag_id"], data["run_id"], data["map_index"]),
-            lease=Lease.from_json(data["lease"]),
-            zone=data["zone"],
-            incarnation=data["incarnation"],
-            attempt=data["attempt"],
-            attempt_node=data["attempt_node"],
-            attempt_at=_instant(data.get("attempt_at")),
-            spent=Spent.from_json(data["spent"]),
-            lives={node_id: Life.from_json(life) for node_id, life in data["lives"].items()},
-            choice=Alternative.from_json(data["choice"]) if data.get("choice") else None,
-            hunt=CapacitySearch.from_json(data["hunt"]) if data.get("hunt") else None,
-        )
-
-
-def _text(instant: dt.datetime | None) -> str | None:
-    return instant.isoformat() if instant else None
-
-
-def _instant(text: str | None) -> dt.datetime | None:
-    return dt.datetime.fromisoformat(text) if text else None
+RUN_RECORD_FORM = json_form.StoredForm("run record", RunRecord)
+"""The object in the bucket."""

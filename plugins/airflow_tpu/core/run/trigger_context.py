@@ -9,6 +9,7 @@ from inspect import signature
 from typing import Any
 
 from airflow_tpu import errors
+from airflow_tpu.core import json_form
 from airflow_tpu.core.tpu.labels import RunKey
 
 
@@ -54,14 +55,9 @@ class TriggerContext:
         """``closes`` as an aware instant."""
         return dt.datetime.fromtimestamp(self.closes, dt.UTC) if self.closes else None
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return asdict(self)
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TriggerContext:
-        """Inverse of :meth:`to_json`."""
-        return cls(**{**data, "key": RunKey(**data["key"])})
+TRIGGER_CONTEXT_FORM = json_form.StoredForm("trigger context", TriggerContext)
+"""The trigger's first argument."""
 
 
 def error_event(error: errors.TPUError) -> dict[str, Any]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from airflow_tpu.core.tpu.resource_name import ResourceName, location, node_name
 
@@ -142,15 +141,6 @@ class TPUSpec:
     def region(self) -> str:
         """Region of the zone."""
         return region_of(self.zone)
-
-    def to_json(self) -> dict[str, Any]:
-        """The one JSON form."""
-        return asdict(self) | {"tier": str(self.tier)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TPUSpec:
-        """Inverse of :meth:`to_json`."""
-        return cls(**{**data, "tier": Tier(data["tier"])})
 
 
 @dataclass(frozen=True)

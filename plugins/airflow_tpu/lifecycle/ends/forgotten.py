@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_tpu.core.run.expiry import LeaseState, is_over
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.lifecycle.ends.records import close_record, closing
+from airflow_tpu.stores.runs import left_alone
 
 if TYPE_CHECKING:
     from airflow_tpu.core.grant.reservations import Reservations
@@ -38,11 +39,12 @@ def close_forgotten(
     """
     ended = {ending.node_id: ending for ending in endings}
     alive = {name.id for name in snapshot.names}
-    known = {
-        record.key.digest: record for record in stores.runs.all()
-    }  # after the records: a record is there before its record
+    listed = stores.runs.listed()  # read after the ledger: a run's record is there before its TPU's
+    known, unknown = {record.key.digest: record for record in listed.values}, left_alone(listed.unknown)
     now, closed = stores.ledger.clock.now(), []
     for event in records:
+        if event.run in unknown:
+            continue
         record = known.get(event.run)
         is_gone = event.node_id not in alive and not snapshot.is_silent(event.zone)
         is_gone = is_gone and not _may_be_coming(event, record, states.get(event.run), snapshot)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_tpu.core import json_form
 from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.grant.alternatives import Alternative, CapacitySearch, alternatives
 from airflow_tpu.core.grant.grant import Grant
@@ -123,4 +124,4 @@ def test_pauses_grow_to_a_limit(rounds: int, pause: float) -> None:
 def test_json_form_reads_back_equal() -> None:
     """It survives the lease object."""
     hunt, _, _ = CapacitySearch(NOW).after(A, [A, B])
-    assert CapacitySearch.from_json(json.loads(json.dumps(hunt.to_json()))) == hunt
+    assert json_form.from_json(CapacitySearch, json.loads(json.dumps(json_form.to_json(hunt)))) == hunt

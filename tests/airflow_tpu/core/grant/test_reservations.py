@@ -15,7 +15,7 @@ from airflow_tpu.core.grant.authorize import authorize
 from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
-from airflow_tpu.core.grant.reservations import Reservation, Reservations
+from airflow_tpu.core.grant.reservations import RESERVATIONS_FORM, Reservation, Reservations
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import GrantUnknown, GrantViolation
@@ -134,23 +134,22 @@ def test_renewed_reservation_is_not_dropped() -> None:
 def test_json_form_is_read_back() -> None:
     """What one run writes another run reads, to the last field."""
     reserved = many(3, wanted=spec(tier=Tier.PREEMPTIBLE))
-    assert Reservations.from_json(json.loads(json.dumps(reserved.to_json()))) == reserved
+    assert RESERVATIONS_FORM.from_json(json.loads(json.dumps(RESERVATIONS_FORM.to_json(reserved)))) == reserved
 
 
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda data: data.update(version=2),
-        lambda data: data.pop("reservations"),
-        lambda data: data["reservations"][0].pop("zone"),
-        lambda data: data["reservations"][0].update(tier="free"),
-        lambda data: data["reservations"][0].update(expires_at="2026-11-27T12:00:00"),
-        lambda data: data["reservations"].append("v2-8"),
+        lambda data: data.pop("entries"),
+        lambda data: data["entries"][0].pop("zone"),
+        lambda data: data["entries"][0].update(tier="free"),
+        lambda data: data["entries"][0].update(expires_at="2026-11-27T12:00:00"),
+        lambda data: data["entries"].append("v2-8"),
     ],
 )
 def test_damaged_object_is_unknown_not_empty(spoil: Callable[[dict[str, Any]], None]) -> None:
     """An object that cannot be read stops every create and says what to do, because it may hold the whole grant."""
-    data = many(2).to_json()
+    data = RESERVATIONS_FORM.to_json(many(2))
     spoil(data)
     with pytest.raises(GrantUnknown, match="when no run is in progress, delete it"):
-        Reservations.from_json(data)
+        RESERVATIONS_FORM.from_json(data)

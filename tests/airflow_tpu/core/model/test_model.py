@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from airflow_tpu.core.model.model import HISTORY, Bar, Champion, Judgement, ModelManifest, judge
+from airflow_tpu.core.model.model import (
+    CHAMPION_FORM,
+    HISTORY,
+    MANIFEST_FORM,
+    Bar,
+    Champion,
+    Judgement,
+    ModelManifest,
+    judge,
+)
 from airflow_tpu.errors import NothingProduced
 
 CHAMPION = Champion("v1", "gs://b/runs/one/attempt-1", "2026-11-27T02:00:00+00:00", "the first version")
@@ -96,5 +105,5 @@ def test_line_of_champions_is_kept_and_bounded() -> None:
 def test_json_and_back() -> None:
     """Manifest and pointer survive their JSON form."""
     champion = replace(CHAMPION, history=("v0",))
-    assert Champion.from_json(champion.to_json()) == champion
-    assert ModelManifest.from_json({**candidate(0.9).to_json(), "of_a_later_version": 1}) == candidate(0.9)
+    assert CHAMPION_FORM.from_json(CHAMPION_FORM.to_json(champion)) == champion
+    assert MANIFEST_FORM.from_json(MANIFEST_FORM.to_json(candidate(0.9))) == candidate(0.9)

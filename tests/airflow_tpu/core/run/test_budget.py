@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.budget import NO_PROGRESS_LIMIT, Spent
 from airflow_tpu.errors import ConnectionFailed, QuotaZero, RunFailed, StockOut, TPUError, TPUPreempted
 
@@ -59,4 +60,4 @@ def test_without_checkpoints_only_the_number_of_losses_counts() -> None:
 
 def test_json_form_reads_back_equal() -> None:
     """It survives the lease object."""
-    assert Spent.from_json(lose(7, None).to_json()) == lose(7, None)
+    assert json_form.from_json(Spent, json_form.to_json(lose(7, None))) == lose(7, None)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.interruption import Interruption, Reached, lost_seconds
 from airflow_tpu.core.run.messages import Heartbeat
 from airflow_tpu.core.run.trigger_context import error_event, raise_for
@@ -58,8 +59,8 @@ def test_last_signs_of_life_add_up() -> None:
     for progress, mirror in beats:
         reached = reached.after(Heartbeat(0, progress, mirror))
     assert reached == Reached(step=9, safe_step=5, safe_at=100.5)
-    assert Reached.from_json(reached.to_json()) == reached
-    assert Reached.from_json(None) == Reached()
+    assert json_form.from_json(Reached, json_form.to_json(reached)) == reached
+    assert json_form.from_json(Reached, {}) == Reached()
 
 
 @pytest.mark.parametrize("at", [START, None])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.job import JobSpec, RunRef
 from airflow_tpu.errors import ConfigError
 
@@ -28,13 +29,17 @@ def test_a_job_comes_back_from_json_as_it_was() -> None:
         artifacts_uri="gs://bucket/prefix",
         abandon_secs=5.0,
     )
-    assert JobSpec.from_json(json.loads(json.dumps(job.to_json()))) == job
+    assert json_form.from_json(JobSpec, json.loads(json.dumps(json_form.to_json(job)))) == job
 
 
 def test_a_reference_comes_back_from_json_as_it_was() -> None:
     """A job's name travels through a trigger."""
     ref = JobSpec(**GOOD).ref
-    assert RunRef.from_json(json.loads(json.dumps(ref.to_json()))) == ref == RunRef("tpu-train-0123456789", 2)
+    assert (
+        json_form.from_json(RunRef, json.loads(json.dumps(json_form.to_json(ref))))
+        == ref
+        == RunRef("tpu-train-0123456789", 2)
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.manifest import Manifest, ManifestFile, verify
-from airflow_tpu.errors import ArtifactError
+from airflow_tpu.errors import ArtifactError, UnknownVersion
 
 MODEL = ManifestFile("model/saved_model.pb", 600, "AAAAAA==", "1B2M2Y8AsgTpgAmY7PhCfg==")
 ODD = ManifestFile("a b/100%/[1]*\n학습", 0, "AAAAAQ==")
@@ -34,10 +35,21 @@ def listing(**changes: Object | None) -> dict[str, Object]:
     return found
 
 
-def test_a_manifest_is_read_back() -> None:
-    """Odd names included, and the same manifest has the same bytes."""
-    assert Manifest.from_json(json.loads(MANIFEST.to_bytes())) == MANIFEST
-    assert MANIFEST.size == 600
+FILES = {"files": json_form.to_json(MANIFEST.files)}
+
+
+@pytest.mark.parametrize("version", [{"version": 1}, {"schema_version": 1}, {}], ids=["runner", "checkpoint", "script"])
+def test_a_manifest_is_read(version: dict[str, int]) -> None:
+    """Odd names included; the runner's manifest, a checkpoint's, and a script's own, which may name no version."""
+    found = Manifest.from_json(json.loads(json.dumps({**version, **FILES, "step": 10})))
+    assert (found, found.size) == (MANIFEST, 600)
+
+
+@pytest.mark.parametrize("version", [{"version": 2}, {"schema_version": 2}, {"version": True}, {"version": None}])
+def test_manifest_of_another_release_is_left_alone(version: dict[str, Any]) -> None:
+    """What another release has written may mean something else, so no file is taken for missing or complete."""
+    with pytest.raises(UnknownVersion, match="this release reads version 1"):
+        Manifest.from_json({**version, **FILES})
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_tpu import protocol
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.result import RunResult, classify_exit
 from airflow_tpu.errors import (
     AcceleratorMissing,
@@ -114,7 +115,7 @@ def test_the_runners_result_is_read() -> None:
     data |= {"stopped": True, "deadline": False, "started_at": 10.0, "ended_at": 25.5, "log_size": 7}
     result = RunResult.from_json(data)
     assert (result.exit_code, result.stopped, result.seconds, result.log_size) == (0, True, 15.5, 7)
-    assert RunResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+    assert RunResult.from_json(json.loads(json.dumps(json_form.to_json(result)))) == result
 
 
 @pytest.mark.parametrize("data", [{}, {"exit_code": None, "signal": None}, {"exit_code": 0, "signal": 9}])

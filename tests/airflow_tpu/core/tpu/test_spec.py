@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from airflow_tpu.core import json_form
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import (
     Phase,
@@ -101,7 +102,7 @@ def test_a_spec_survives_json() -> None:
     spec = TPUSpec(
         "my-project", "us-central1-f", "v2-8", "tpu-vm-tf-2.18.0-pjrt", Tier.SPOT, False, True, "n", "s", "a"
     )
-    assert TPUSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert json_form.from_json(TPUSpec, json.loads(json.dumps(json_form.to_json(spec)))) == spec
     assert spec.parent == "projects/my-project/locations/us-central1-f"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
-from airflow_tpu.core.run.run_record import Lease, RunRecord
+from airflow_tpu.core.run.run_record import RUN_RECORD_FORM, Lease, RunRecord
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import Tier, TPUView
 from airflow_tpu.errors import AccessDenied
@@ -81,21 +81,12 @@ def test_a_preempted_tpu_has_ended() -> None:
 
 def test_a_noted_end_outlives_who_noted_it() -> None:
     """The next try, and the reaper, find the end in the lease, whatever they still see of the TPU themselves."""
-    record = RunRecord.from_json(noted(RECORD, [ending(EndReason.FINISHED, LATER)]).to_json())
+    record = RUN_RECORD_FORM.from_json(RUN_RECORD_FORM.to_json(noted(RECORD, [ending(EndReason.FINISHED, LATER)])))
     assert noted_ends(record) == [ending(EndReason.FINISHED, LATER)]
     opened = Opened(FIRST, KEY.digest, "d", "r", "p", "us-central1-f", "v2-8", 8, Tier.SPOT, "node", 1, "v2", "", NOON)
     for seen in (None, ending(EndReason.DELETED, LATER + dt.timedelta(hours=1))):
         event = closing(opened, record, seen, LATER + dt.timedelta(hours=2))
         assert (event.end_reason, event.ended_at) == (EndReason.FINISHED, LATER)
-
-
-def test_a_lease_of_an_earlier_version_has_no_end() -> None:
-    """A lease that was written before ends were noted is read like one without."""
-    data = RECORD.to_json()
-    for name in ("ended_at", "end_reason", "end_source"):
-        del data["lives"][FIRST][name]
-    assert RunRecord.from_json(data) == RECORD
-    assert noted_ends(RECORD) == []
 
 
 def test_an_end_crosses_the_trigger() -> None:

@@ -1,0 +1,102 @@
+"""The one compare-and-swap, against a real object store."""
+
+from __future__ import annotations
+
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from airflow_tpu.clients.clock import Clock
+from airflow_tpu.core.run.run_record import RUN_RECORD_FORM, RunRecord
+from airflow_tpu.errors import LedgerError, TransientError
+from airflow_tpu.hooks.artifacts import ArtifactsHook
+from airflow_tpu.stores.store import LONGEST_PAUSE, Store
+from tests.airflow_tpu.site import KEY, ROOT, Site
+
+WRITERS = 8
+
+
+class Overtaken(ArtifactsHook):
+    """A process that is too late the first times: somebody else writes between its read and its write."""
+
+    times = 0
+
+    def read_json(self, uri: str) -> Any:
+        """Read, and let another process write at once."""
+        found = super().read_json(uri)
+        if found is not None and self.times > 0:
+            self.times -= 1
+            ArtifactsHook().write_json(uri, found.data)
+        return found
+
+
+def test_no_change_is_lost_between_writers(site: Site) -> None:
+    """Of eight processes that each note a fact, at the same moment, every fact is in the object."""
+    site.lease()
+    start = Barrier(WRITERS)
+
+    def note(number: int) -> None:
+        own = dataclasses.replace(site, storage=ArtifactsHook()).runs
+        start.wait(30)
+        own.amend(KEY, lambda record: record.with_life(f"n-{number}", stalls=number))
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(note, range(WRITERS)))
+    noted = {node_id: life.stalls for node_id, life in site.runs.read(KEY).lives.items()}
+    assert noted == {f"n-{number}": number for number in range(WRITERS)}
+
+
+def overtaken(times: int) -> tuple[Store, list[float]]:
+    """A store that loses so many races, and the pauses that it makes."""
+    hook, pauses = Overtaken(), list[float]()
+    hook.times = times
+    return Store(hook, ROOT, clock=Clock(sleep=pauses.append)), pauses
+
+
+def test_lost_race_is_decided_again_after_a_pause(site: Site) -> None:
+    """Each decision is made from what the object is by then; the pauses are random and bounded."""
+    site.lease()
+    store, pauses = overtaken(4)  # each try reads, and after a refused write reads once more
+    seen: list[RunRecord | None] = []
+
+    def decide(current: RunRecord | None) -> RunRecord | None:
+        seen.append(current)
+        return current and current.next_incarnation()
+
+    changed = store.change(site.runs.uri(KEY), RUN_RECORD_FORM, decide)
+    assert changed == site.runs.read(KEY)
+    assert (len(seen), len(pauses)) == (3, 2)
+    assert all(0 <= pause <= LONGEST_PAUSE for pause in pauses)
+
+
+def test_writer_who_loses_every_race_says_so(site: Site) -> None:
+    """After as many tries as the store allows the error is one that a retry may cure; nothing was written."""
+    before = site.lease()
+    store, pauses = overtaken(1000)
+    with pytest.raises(TransientError, match=f"written by others {store.tries} times in a row"):
+        store.change(site.runs.uri(KEY), RUN_RECORD_FORM, lambda now: now and now.next_incarnation())
+    assert len(pauses) == store.tries - 1
+    assert site.runs.read(KEY) == before
+
+
+@pytest.mark.parametrize("left", [lambda now: now, lambda now: None], ids=["equal", "none"])
+def test_decision_to_leave_it_writes_nothing(site: Site, left: Any) -> None:
+    """An equal object, or no decision, leaves the generation as it is."""
+    site.lease()
+    before = site.storage.listing(f"{ROOT}/leases/")
+    site.runs.change(site.runs.uri(KEY), RUN_RECORD_FORM, left)
+    assert site.storage.listing(f"{ROOT}/leases/") == before
+
+
+def test_object_that_is_not_json_is_damaged(site: Site) -> None:
+    """Text that is no JSON is an error with the object's name, and stays."""
+    uri = site.runs.uri(KEY)
+    bucket, name = uri.removeprefix("gs://").split("/", 1)
+    site.storage.upload(bucket, name, data="no JSON")
+    with pytest.raises(LedgerError, match="is not JSON"):
+        site.runs.find(KEY)
+    with pytest.raises(LedgerError, match="is not JSON"):
+        site.lease()

@@ -1,0 +1,228 @@
+"""What another release has written is left alone and named, and stops nobody's other run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core.grant.reservations import Reservations
+from airflow_tpu.core.model.model import Champion, ModelManifest
+from airflow_tpu.core.run.run_record import RunRecord
+from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.deadlines import end_overdue
+from airflow_tpu.errors import TransientError, UnknownVersion
+from airflow_tpu.lifecycle.connections import Connections
+from airflow_tpu.lifecycle.ends.expired import delete_expired, note
+from airflow_tpu.lifecycle.ends.forgotten import close_forgotten, forget_runs, release_forgotten
+from airflow_tpu.lifecycle.project_snapshot import take_snapshot
+from airflow_tpu.lifecycle.reap import lease_states
+from airflow_tpu.lifecycle.release import abandon
+from airflow_tpu.lifecycle.run_context import RunContext
+from airflow_tpu.lifecycle.waits.ready import until_ready
+from airflow_tpu.stores.models import ModelStore
+from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
+from airflow_tpu.ui.data import Loader
+from airflow_tpu.ui.living_tpus import orphans
+from localcloud.testing import eventually
+from tests.airflow_tpu.site import BUCKET, KEY, ROOT, ZONE, Site, pace
+
+OTHER = RunKey("tpu_train", "manual__over")
+MODEL = "digits"
+
+
+def models(site: Site) -> ModelStore:
+    """The versions of one model."""
+    return ModelStore(site.storage, ROOT, MODEL)
+
+
+def raise_version(site: Site, uri: str) -> bytes:
+    """Make an object one of a newer release, which has more in it; returns its content."""
+    found = site.storage.read_json(uri)
+    field = "schema_version" if found is None or "schema_version" in found.data else "version"
+    site.storage.write_json(uri, {**(found.data if found else {}), field: 2, "of_a_newer_release": True})
+    return content(site, uri)
+
+
+def content(site: Site, uri: str) -> bytes:
+    """The object's content."""
+    return site.storage.read_end(uri, 100_000)
+
+
+READS: dict[str, tuple[Callable[[Site], str], list[Callable[[Site], object]]]] = {
+    "run record": (
+        lambda site: site.runs.uri(KEY),
+        [
+            lambda site: site.runs.read(KEY),
+            lambda site: site.lease(),
+            lambda site: site.runs.amend(KEY, RunRecord.next_incarnation),
+            lambda site: site.runs.forget(KEY, "token"),
+        ],
+    ),
+    "list of reservations": (
+        lambda site: site.reservations.uri,
+        [
+            lambda site: site.reservations.read(),
+            lambda site: site.reservations.take(None, lambda now: None),  # type: ignore[arg-type, return-value]
+        ],
+    ),
+    "champion pointer": (
+        lambda site: f"{ROOT}/models/{MODEL}/champion.json",
+        [
+            lambda site: models(site).champion(),
+            lambda site: models(site).replace(lambda current: Champion("v1", "", "", "")),
+            lambda site: models(site).prune(1),
+        ],
+    ),
+    "manifest of a model version": (
+        lambda site: f"{ROOT}/models/{MODEL}/versions/v1.json",
+        [
+            lambda site: models(site).manifest("v1"),
+            lambda site: models(site).register(ModelManifest(MODEL, "v1", "", "", "", {})),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "read"),
+    [
+        pytest.param(what, read, id=f"{what} {number}")
+        for what, (_, reads) in READS.items()
+        for number, read in enumerate(reads)
+    ],
+)
+def test_one_object_of_another_release_is_an_error_that_names_it(
+    site: Site, what: str, read: Callable[[Site], object]
+) -> None:
+    """Reading or changing it fails with its name and version, and it stays as it is."""
+    uri = READS[what][0](site)
+    if what == "run record":
+        site.lease()
+    if what == "list of reservations":
+        site.storage.write_json(uri, {"version": 1, "entries": []})
+    before = raise_version(site, uri)
+    with pytest.raises(UnknownVersion, match=f"the {what} {uri} has version 2, and this release reads version 1"):
+        read(site)
+    assert content(site, uri) == before
+
+
+async def test_reaper_leaves_a_run_of_another_release_alone_and_goes_on(site: Site, client: TPUClient) -> None:
+    """Its TPU, record, reservation and ledger stay; the other forgotten TPU goes, with everything of it."""
+    for key in (KEY, OTHER):
+        await until_ready(client, await site.ensure(client, key=key), pace())
+    before = raise_version(site, site.runs.uri(KEY))
+    reserved = site.reservations.readable()
+    states = lease_states(site.runs, lambda *_: "failed")
+    census, opened = await take_snapshot(client), site.ledger.open_records()
+    done = await delete_expired(client, census, states)
+    note(site.stores, done)
+    assert [sentence.run for sentence in done.deleted] == [OTHER.digest]
+    eventually(lambda: set(site.nodes()), lambda nodes: nodes == {KEY.node_id(1)})
+    left = await take_snapshot(client)
+    closed = close_forgotten(site.stores, states, left, opened, done.endings)
+    released = release_forgotten(site.reservations, reserved, states, left)
+    assert (closed, released) == ([OTHER.node_id(1)], [OTHER.name])
+    assert forget_runs(site.runs, states, left) == [OTHER.name]
+    assert content(site, site.runs.uri(KEY)) == before
+    assert [entry.owner for entry in site.reservations.read().entries] == [KEY.digest]
+
+
+async def test_record_of_a_tpu_that_is_gone_is_not_closed_without_its_run(site: Site, client: TPUClient) -> None:
+    """What another release knows of a TPU's time would be lost if its record were closed without that."""
+    await until_ready(client, await site.ensure(client), pace())
+    raise_version(site, site.runs.uri(KEY))
+    (node,) = (await take_snapshot(client)).ours(KEY)
+    await client.delete_node(node.name)
+    eventually(site.nodes, lambda nodes: nodes == {})
+    states, opened = lease_states(site.runs, lambda *_: ""), site.ledger.open_records()
+    assert close_forgotten(site.stores, states, await take_snapshot(client), opened) == []
+    assert [event.node_id for event in site.ledger.open_records()] == [KEY.node_id(1)]
+
+
+async def test_deadline_alert_leaves_a_run_of_another_release_alone(site: Site, client: TPUClient) -> None:
+    """Its record may hold a later deadline than the label: nothing is deleted, and the text says why."""
+    await until_ready(client, await site.ensure(client), pace())
+    raise_version(site, site.runs.uri(KEY))
+    context = {"dag_run": {"dag_id": KEY.dag_id, "dag_run_id": KEY.run_id}}
+    assert "is left alone" in await end_overdue("google_cloud_default", context)
+    assert list(site.nodes().values()) == ["READY"]
+
+
+async def test_killed_task_leaves_a_run_of_another_release_alone(site: Site, client: TPUClient) -> None:
+    """A newer release may have taken the run over: nobody can read whose TPU it is."""
+    await until_ready(client, await site.ensure(client), pace())
+    token = site.runs.read(KEY).lease.token
+    raise_version(site, site.runs.uri(KEY))
+    attempt = RunContext(KEY, {}, Connections())
+    assert (await asyncio.to_thread(abandon, attempt, token)).endings == []
+    assert list(site.nodes().values()) == ["READY"]
+
+
+@pytest.mark.parametrize("event", ["opened", "closed"])
+async def test_incarnation_with_an_event_of_another_release_is_left_out(
+    site: Site, client: TPUClient, event: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Half an incarnation would count wrongly, so it counts nothing; the log names the object, the others count."""
+    keys = [KEY, OTHER]
+    for key in keys:
+        await until_ready(client, await site.ensure(client, key=key), pace())
+    states = lease_states(site.runs, lambda *_: "failed")
+    census = await gone(site, client)
+    assert len(close_forgotten(site.stores, states, census, site.ledger.open_records())) == len(keys)
+    uri = f"{ROOT}/ledger/incarnations/{KEY.node_id(1)}/{event}.json"
+    raise_version(site, uri)
+    assert {found.node_id for found in site.ledger.events()} == {OTHER.node_id(1)}
+    assert f"{KEY.node_id(1)}/{event}.json has version 2" in caplog.text
+
+
+async def gone(site: Site, client: TPUClient) -> Any:
+    """The project without any TPU."""
+    for node in (await take_snapshot(client)).nodes:
+        await client.delete_node(node.name)
+    eventually(site.nodes, lambda nodes: nodes == {})
+    return await take_snapshot(client)
+
+
+async def test_page_shows_no_orphan_and_says_what_is_left_out(site: Site, client: TPUClient) -> None:
+    """The TPU of a run of another release is not called forgotten, and the page names what it does not show."""
+    await until_ready(client, await site.ensure(client), pace())
+    raise_version(site, site.runs.uri(KEY))
+    raise_version(site, f"{ROOT}/ledger/incarnations/{KEY.node_id(1)}/opened.json")
+    found = await asyncio.to_thread(Loader())
+    assert orphans(found) == []
+    assert found.usage is not None
+    assert found.usage.rows == ()
+    assert KEY.name in found.problems["leases"]
+    assert KEY.name in found.problems["ledger"]
+
+
+def test_giving_back_stops_at_a_list_of_another_release(site: Site) -> None:
+    """Teardown and reaper go on; nothing is given back from a list that they cannot read."""
+    site.storage.write_json(site.reservations.uri, {"version": 2})
+    site.reservations.release(KEY.digest)
+    assert site.reservations.readable() == Reservations()
+    assert json.loads(content(site, site.reservations.uri)) == {"version": 2}
+
+
+def test_prune_leaves_a_manifest_of_another_release(site: Site) -> None:
+    """It stays, and the others are pruned."""
+    store = models(site)
+    for version in ("v1", "v2", "v3"):
+        store.register(ModelManifest(MODEL, version, "", f"gs://{BUCKET}/{version}/attempt-1", "", {}))
+    raise_version(site, f"{store.uri}/versions/v1.json")
+    assert [manifest.version for manifest in store.prune(1)] == ["v2"]
+    assert store.versions() == ["v3", "v1"]
+
+
+async def test_trigger_of_another_release_ends_with_an_error_that_a_retry_cures() -> None:
+    """The task's next try makes a trigger of its own release, which re-attaches."""
+    trigger = CloudTPUCapacityTrigger({"version": 2, "zone": ZONE}, {"what": "capacity", "since": 0, "resume_at": 0})
+    (event,) = [event async for event in trigger.run()]
+    assert event.payload["error"] == TransientError.__name__
+    assert "has version 2" in event.payload["details"]["message"]
+    assert trigger.serialize()[1]["watch"] == {"version": 2, "zone": ZONE}
