@@ -83,9 +83,9 @@ def _serve(options: argparse.Namespace, run: RunDir, out: BinaryIO) -> None:
     run.check_version()
     heartbeat.record(run)
     if options.command == "follow":
-        from commands.follow import Follower
+        from commands.follow import LogStreamer
 
-        Follower(run, out).follow(None if options.offset == "delivered" else int(options.offset))
+        LogStreamer(run, out).follow(None if options.offset == "delivered" else int(options.offset))
     elif options.command == "status":
         from machine.state import describe
 

@@ -78,9 +78,9 @@ SUPERVISOR_DIED = "supervisor-died"
 NO_PID = "no-pid"
 GONE_REASONS = (REBOOTED, SUPERVISOR_DIED, NO_PID)
 
-RESTORE_PHASE = "restore"  # checkpoints from the bucket
-SETUP_PHASE = "setup"  # requirements
-RUN_PHASE = "run"
+RESTORE_STEP = "restore"  # checkpoints from the bucket
+SETUP_STEP = "setup"  # requirements
+RUN_STEP = "run"
 
 # The supervisor's line to the mirror when the command has ended.
 FINISH = b"finish"
@@ -100,12 +100,12 @@ CHECKPOINT_FIELDS = (
     "resumed_saved_at",
 )
 
-# exit_code and signal: exactly one of them is set. phase: restore, setup or run. Times are Unix seconds.
+# exit_code and signal: exactly one of them is set. step: restore, setup or run. Times are Unix seconds.
 RESULT_FIELDS = (
     "exit_code",
     "signal",
     "signal_name",
-    "phase",
+    "step",
     "log_size",
     "stopped",
     "deadline",

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,3 +111,17 @@ def test_installation_reaches_public_hosts_only(pattern: str) -> None:
     assert files, f"no file matches {pattern}"
     hosts = {match[1]: place for place, match in lines_with(URL_HOST, files)}
     assert {host: place for host, place in hosts.items() if host not in PUBLIC_HOSTS} == {}
+
+
+def public_classes(folder: str) -> Iterator[str]:
+    """Names of the public classes that the modules below a folder define."""
+    for path in (ROOT / folder).rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        yield from (node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_")
+
+
+def test_no_class_name_has_two_meanings() -> None:
+    """A public class name is defined once in plugin and runner together, so that it says which one is meant."""
+    names = Counter(name for folder in ("plugins/airflow_tpu", "include/remote") for name in public_classes(folder))
+    assert len(names) > 100
+    assert {name: times for name, times in names.items() if times > 1} == {}

@@ -147,7 +147,7 @@ def test_a_sweep_books_what_is_gone(project: Project) -> None:
 
 
 def test_a_sweep_books_nothing_that_stays(project: Project) -> None:
-    """A husk that is not gone when the next TPU has to be asked for keeps its record open; the teardown closes it."""
+    """The record of a terminated node that outlasts the wait before the next create stays open until the teardown."""
     process = run(project)
     project.kill(process)
     project.fault("tpu.operation", 1, {"verb": "delete"}, action="error", code=13, after=250.0)

@@ -14,7 +14,7 @@ import stat
 from pathlib import Path
 from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
-from checkpoints.manifest import LIMIT, MANIFEST, Manifest, UnknownVersion, parse
+from checkpoints.manifest import LIMIT, MANIFEST, CheckpointManifest, UnknownManifestVersion, parse
 
 # Half-written by their names: ours, TensorFlow's and Orbax's.
 _TEMPORARY = (".*", "*.tmp", "*_temp", "*.orbax-checkpoint-tmp*")
@@ -94,7 +94,7 @@ def list_unknown(root: Path) -> Dict[str, str]:
     for directory in _directories(root):
         try:
             _manifest(directory)
-        except UnknownVersion as error:
+        except UnknownManifestVersion as error:
             found[directory.name] = str(error)
         except (OSError, ValueError):
             continue
@@ -105,7 +105,7 @@ def _directories(root: Path) -> Iterator[Path]:
     return (path.parent for path in root.glob("*/" + MANIFEST) if not is_temporary(path.parent.name))
 
 
-def _manifest(directory: Path) -> Tuple[bytes, Manifest]:
+def _manifest(directory: Path) -> Tuple[bytes, CheckpointManifest]:
     with (directory / MANIFEST).open("rb") as file:
         content = file.read(LIMIT)
     return content, parse(content)

@@ -11,11 +11,11 @@ VERSION = 1  # of the layout; trc/checkpoint.py writes the same
 LIMIT = 16 * 1024 * 1024  # bytes
 
 
-class UnknownVersion(ValueError):
+class UnknownManifestVersion(ValueError):
     """A manifest of another version: its checkpoint is neither restored nor uploaded nor deleted."""
 
 
-class Entry(NamedTuple):
+class CheckpointFile(NamedTuple):
     """One file of a manifest; an empty checksum is not compared."""
 
     path: str
@@ -23,7 +23,7 @@ class Entry(NamedTuple):
     crc32c: str
 
 
-class Manifest(NamedTuple):
+class CheckpointManifest(NamedTuple):
     """The content of a manifest.
 
     :param step: completed training steps, None if unknown.
@@ -34,24 +34,23 @@ class Manifest(NamedTuple):
     """
 
     step: Optional[int]
-    files: Tuple[Entry, ...]
+    files: Tuple[CheckpointFile, ...]
     links: Dict[str, str]
     created: Optional[float]
     is_file_set: bool
     left_out: Tuple[str, ...]
 
 
-def parse(content: bytes) -> Manifest:
+def parse(content: bytes) -> CheckpointManifest:
     """Read a manifest.
 
-    :raises UnknownVersion: if it has another version than this code reads.
+    :raises UnknownManifestVersion: if it has another version than this code reads.
     :raises ValueError: if it is damaged, or names a path outside its directory.
     """
     try:
         document = json.loads(content.decode("utf-8"))
         check_version(document)
-        entries = (Entry(str(one["path"]), int(one["size"]), str(one.get("crc32c") or "")) for one in document["files"])
-        files = tuple(entries)
+        files = tuple(_file(one) for one in document["files"])
         links = {str(name): str(target) for name, target in document.get("links", {}).items()}
         left_out = tuple(map(str, document.get("left_out", ())))
     except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -62,7 +61,7 @@ def parse(content: bytes) -> Manifest:
         _check_below(target.lstrip("./") or ".")  # up, if at all, only at its beginning
         _check_below(os.path.normpath(os.path.join(os.path.dirname(name), target)))
     created = document.get("created")
-    return Manifest(
+    return CheckpointManifest(
         step=_count(document.get("step")),
         files=files,
         links=links,
@@ -72,14 +71,18 @@ def parse(content: bytes) -> Manifest:
     )
 
 
+def _file(one: Dict[str, Any]) -> CheckpointFile:
+    return CheckpointFile(str(one["path"]), int(one["size"]), str(one.get("crc32c") or ""))
+
+
 def check_version(document: Dict[str, Any]) -> None:
     """Accept this version, and a script's own manifest that names none.
 
-    :raises UnknownVersion: for every other version.
+    :raises UnknownManifestVersion: for every other version.
     """
     version = document.get("schema_version", VERSION)
     if version != VERSION or isinstance(version, bool):
-        raise UnknownVersion("its manifest has version %r, this runner reads version %d" % (version, VERSION))
+        raise UnknownManifestVersion("its manifest has version %r, this runner reads version %d" % (version, VERSION))
 
 
 def _check_below(name: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from checkpoints.bucket import CheckpointBucket, StoredCheckpoint
 from checkpoints.local import LocalCheckpoint
-from checkpoints.manifest import MANIFEST, VERSION, UnknownVersion, parse
+from checkpoints.manifest import MANIFEST, VERSION, UnknownManifestVersion, parse
 from gcs.objects import ObjectDamaged
 from gcs.requests import RequestFailed
 from gcs.source import FileChanged, SourceFile
@@ -90,7 +90,7 @@ class Uploader:
             return False
         try:
             parse(self._bucket.read(stored, MANIFEST))
-        except UnknownVersion:
+        except UnknownManifestVersion:
             return True
         except (ObjectDamaged, ValueError):
             return False

@@ -16,7 +16,7 @@ _FIRST_TICK_SECS = 0.05  # short runs end soon; the tick doubles up to the coale
 _LAST_ACK_SECS = 10.0
 
 
-class Follower:
+class LogStreamer:
     """Streams one attempt to one client.
 
     :param run: the attempt.

@@ -44,7 +44,7 @@ class UploadResult(NamedTuple):
     reason: str = ""
 
 
-class PushProgress:
+class ProgressReporter:
     """Reports the progress of a push to the client.
 
     :param out: the client.
@@ -124,7 +124,7 @@ def push(run: RunDir, uri: str, out: BinaryIO, alive: Callable[[], None] = _igno
     """
     destination = Destination(uri, Storage())
     entries = output_tree.scan(run.output, destination.prefix + protocol.OUTPUT_DIR + "/")
-    progress = PushProgress(out, alive)
+    progress = ProgressReporter(out, alive)
     results = _upload_all(destination, _uploads(run, entries), progress)
     content = json.dumps(_manifest(entries, results), sort_keys=True, indent=1).encode("ascii")
     path = run.path / protocol.MANIFEST_FILE
@@ -134,7 +134,7 @@ def push(run: RunDir, uri: str, out: BinaryIO, alive: Callable[[], None] = _igno
     out.write(protocol.encode(protocol.PUSHED, uri=manifest_uri, length=len(content)) + content)
 
 
-def _uploads(run: RunDir, entries: list[output_tree.Entry]) -> list[Upload]:
+def _uploads(run: RunDir, entries: list[output_tree.OutputFile]) -> list[Upload]:
     good = [entry for entry in entries if not entry.reason and not entry.target]
     uploads = [Upload(protocol.OUTPUT_DIR + "/" + entry.name, entry.path) for entry in good]
     if run.log.exists():
@@ -142,7 +142,7 @@ def _uploads(run: RunDir, entries: list[output_tree.Entry]) -> list[Upload]:
     return uploads
 
 
-def _upload_all(destination: Destination, uploads: list[Upload], progress: PushProgress) -> list[UploadResult]:
+def _upload_all(destination: Destination, uploads: list[Upload], progress: ProgressReporter) -> list[UploadResult]:
     """Upload a few at a time: one after the other is slow, all at once earns 503."""
     results: list[UploadResult] = []
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -164,7 +164,7 @@ def _upload_all(destination: Destination, uploads: list[Upload], progress: PushP
     return sorted(results, key=lambda result: result.upload.name)
 
 
-def _manifest(entries: list[output_tree.Entry], results: list[UploadResult]) -> dict[str, Any]:
+def _manifest(entries: list[output_tree.OutputFile], results: list[UploadResult]) -> dict[str, Any]:
     """No times and nothing of this machine: the same content pushed again gives the same bytes."""
     below = protocol.OUTPUT_DIR + "/"
     return {

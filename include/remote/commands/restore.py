@@ -16,7 +16,7 @@ import protocol
 
 from checkpoints.bucket import CheckpointBucket, Overtaken, StoredCheckpoint
 from checkpoints.local import is_blank
-from checkpoints.manifest import MANIFEST, Manifest, parse
+from checkpoints.manifest import MANIFEST, CheckpointManifest, parse
 from checkpoints.upload import find_damage
 from gcs.objects import ObjectDamaged
 from gcs.requests import RequestFailed, Storage
@@ -68,7 +68,7 @@ def _restore(run: RunDir, bucket: CheckpointBucket) -> int:
     return protocol.EXIT_DONE
 
 
-def _fetch(run: RunDir, bucket: CheckpointBucket, stored: StoredCheckpoint) -> Manifest:
+def _fetch(run: RunDir, bucket: CheckpointBucket, stored: StoredCheckpoint) -> CheckpointManifest:
     """Download one checkpoint beside its place and move it there once it is complete.
 
     :raises ObjectDamaged: if files are missing or damaged.
@@ -97,7 +97,7 @@ def _fetch(run: RunDir, bucket: CheckpointBucket, stored: StoredCheckpoint) -> M
     return manifest
 
 
-def _record(run: RunDir, bucket: CheckpointBucket, stored: StoredCheckpoint, manifest: Manifest) -> None:
+def _record(run: RunDir, bucket: CheckpointBucket, stored: StoredCheckpoint, manifest: CheckpointManifest) -> None:
     path: Path = run.checkpoints if manifest.is_file_set else run.checkpoints / stored.name
     document: dict[str, Any] = {
         "path": str(path),

@@ -17,7 +17,7 @@ _SECRET_TEXT = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----|\"type\"\s*:\s*\
 _SECRET_SIZE = 64 * 1024  # keys are small
 
 
-class Entry(NamedTuple):
+class OutputFile(NamedTuple):
     """One name in the tree.
 
     :param name: relative to the directory, ``/`` between parts; bytes that are not UTF-8 as ``\\xff``.
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
     target: str = ""
 
 
-def scan(root: Path, prefix: str) -> list[Entry]:
+def scan(root: Path, prefix: str) -> list[OutputFile]:
     """Return all entries below ``root`` in a fixed order.
 
     :param root: the directory.
@@ -41,39 +41,41 @@ def scan(root: Path, prefix: str) -> list[Entry]:
     return sorted(_walk(root, prefix), key=lambda entry: entry.name)
 
 
-def _walk(root: Path, prefix: str) -> Iterator[Entry]:
+def _walk(root: Path, prefix: str) -> Iterator[OutputFile]:
     unreadable: list[OSError] = []
     for directory, directories, names in os.walk(str(root), onerror=unreadable.append):
         links = [name for name in directories if os.path.islink(os.path.join(directory, name))]
         for name in names + links:
             yield _entry(root, Path(directory, name), prefix)
     for error in unreadable:
-        yield Entry(printable(os.path.relpath(error.filename, str(root))), Path(error.filename), _read_error(error))
+        yield OutputFile(
+            printable(os.path.relpath(error.filename, str(root))), Path(error.filename), _read_error(error)
+        )
 
 
-def _entry(root: Path, path: Path, prefix: str) -> Entry:
+def _entry(root: Path, path: Path, prefix: str) -> OutputFile:
     relative = os.path.relpath(str(path), str(root))
     try:
         mode = os.lstat(str(path)).st_mode
         if stat.S_ISLNK(mode):
             return _link(root, path, relative, prefix)
         if not stat.S_ISREG(mode):
-            return Entry(printable(relative), path, "is no file but a %s" % _kind(mode))
-        return Entry(printable(relative), path, _reason_to_skip(path, relative, prefix))
+            return OutputFile(printable(relative), path, "is no file but a %s" % _kind(mode))
+        return OutputFile(printable(relative), path, _reason_to_skip(path, relative, prefix))
     except OSError as error:
-        return Entry(printable(relative), path, _read_error(error))
+        return OutputFile(printable(relative), path, _read_error(error))
 
 
-def _link(root: Path, path: Path, relative: str, prefix: str) -> Entry:
+def _link(root: Path, path: Path, relative: str, prefix: str) -> OutputFile:
     """A link to a file inside the tree is pushed as that file; to a directory inside, recorded; others refused."""
     target, top = os.path.realpath(str(path)), os.path.realpath(str(root))
     if os.path.commonpath([target, top]) != top:
-        return Entry(printable(relative), path, "links out of the output directory")
+        return OutputFile(printable(relative), path, "links out of the output directory")
     if os.path.isdir(target):
-        return Entry(printable(relative), path, target=printable(os.path.relpath(target, top)))
+        return OutputFile(printable(relative), path, target=printable(os.path.relpath(target, top)))
     if not os.path.isfile(target):
-        return Entry(printable(relative), path, "links to nothing that could be pushed")
-    return Entry(printable(relative), Path(target), _reason_to_skip(Path(target), relative, prefix))
+        return OutputFile(printable(relative), path, "links to nothing that could be pushed")
+    return OutputFile(printable(relative), Path(target), _reason_to_skip(Path(target), relative, prefix))
 
 
 def _reason_to_skip(path: Path, relative: str, prefix: str) -> str:

@@ -19,7 +19,7 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _VERSION_FIELD = "version"
 
 
-class UnknownVersion(ValueError):
+class UnknownRunVersion(ValueError):
     """A file was written by a runner of another release."""
 
 
@@ -49,7 +49,7 @@ class RunDir:
     def read(self, name: str) -> dict[str, Any] | None:
         """Return one of our JSON files, None if it is not there (yet) or holds no object.
 
-        :raises UnknownVersion: if a runner of another release has written it.
+        :raises UnknownRunVersion: if a runner of another release has written it.
         """
         document = read_json(self.path / name)
         if document is None:
@@ -57,7 +57,7 @@ class RunDir:
         version = document.pop(_VERSION_FIELD, None)
         if version != protocol.FILES_VERSION:
             found = "%s of attempt %d of %s has version %r" % (name, self.attempt, self.run, version)
-            raise UnknownVersion("%s, this runner reads version %d; left as it is" % (found, protocol.FILES_VERSION))
+            raise UnknownRunVersion("%s, this runner reads version %d; left as it is" % (found, protocol.FILES_VERSION))
         return document
 
     def write(self, name: str, document: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ class RunDir:
     def check_version(self) -> None:
         """Make sure that the attempt, if it is here, was started by a runner that this one understands.
 
-        :raises UnknownVersion: if it was not.
+        :raises UnknownRunVersion: if it was not.
         """
         self.read(protocol.JOB_FILE)
 

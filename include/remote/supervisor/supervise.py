@@ -57,12 +57,12 @@ class Supervisor:
     def run(self, ready: int) -> None:
         """Run the steps; the record of the first one is written to the pipe ``ready``."""
         started_at = time.time()
-        phase, end = self._run_steps(ready)
+        step, end = self._run_steps(ready)
         document = {
             "exit_code": end.exit_code,
             "signal": end.signal,
             "signal_name": "" if end.signal is None else signal.Signals(end.signal).name,
-            "phase": phase,
+            "step": step,
             "stopped": self._stop_policy.requested,
             "stop_command": self._stop_policy.by_command,
             "deadline": self._stop_policy.past_deadline,
@@ -78,21 +78,21 @@ class Supervisor:
         self._result.commit({**document, **self._mirror.result_fields(), "log_size": os.fstat(self._log).st_size})
 
     def _run_steps(self, ready: int) -> tuple[str, StepEnd]:
-        for phase, argv in self._steps():
+        for step, argv in self._steps():
             end = self._run_step(argv, ready)
-            if phase == protocol.RUN_PHASE or end != StepEnd(0, None):
+            if step == protocol.RUN_STEP or end != StepEnd(0, None):
                 break
             if self._stop_policy.stopping:
-                return phase, StepEnd(protocol.EXIT_STOPPED, None)
-        return phase, end
+                return step, StepEnd(protocol.EXIT_STOPPED, None)
+        return step, end
 
     def _steps(self) -> Iterator[tuple[str, list[str]]]:
         if self._mirror.enabled:
-            yield protocol.RESTORE_PHASE, runner_command("restore", self._run)
+            yield protocol.RESTORE_STEP, runner_command("restore", self._run)
         self._mirror.ensure_running()
         if self._job.get("setup"):
-            yield protocol.SETUP_PHASE, self._job["setup"]
-        yield protocol.RUN_PHASE, self._job["argv"]
+            yield protocol.SETUP_STEP, self._job["setup"]
+        yield protocol.RUN_STEP, self._job["argv"]
 
     def _run_step(self, argv: list[str], ready: int) -> StepEnd:
         self._record(None)

@@ -1,4 +1,4 @@
-"""Phases of a task as groups of its log, which Airflow's log page folds.
+"""Groups in a task log, which Airflow's log page folds.
 
 Airflow 3.3 shows every group folded until somebody opens it, counts groups like brackets over all processes of a try
 (worker, triggerer, worker again), and writes nothing of its own that would close one. So a group holds what is looked
@@ -21,7 +21,7 @@ class Log(Protocol):
 
 
 @contextmanager
-def phase(log: Log, name: str) -> Iterator[None]:
+def log_group(log: Log, name: str) -> Iterator[None]:
     """Write what the block logs into a group, closed however the block ends: by an error, a deferral, a time limit.
 
     :param log: where the lines of the block go.

@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.consequences import BEING_DELETED
 from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.errors import (
@@ -97,7 +97,7 @@ def _provide(run: RunContext, record: RunRecord, waiting: Waiting) -> Arrival | 
     order, access = run.request.order(record), run.clients.access  # read before the event loop runs
 
     async def provided(client: TPUClient) -> Arrival | OnItsWay:
-        with phase(log, "Ask for the TPU"):
+        with log_group(log, "Ask for the TPU"):
             target = await Provisioner(client, run.stores, order, record).ensure()
         since, unhealthy = run.clock.now(), UnhealthySince()
         policy = PollPolicy(waiting.inline_poll, record.lease.expires_at, since, closes)
@@ -172,6 +172,6 @@ def _count_loss(run: RunContext, record: RunRecord, error: TPUError) -> None:
     more = run.stores.runs.update(
         record, lambda now: replace(now, spent=replace(now.spent, losses=now.spent.losses + 1))
     )
-    exhausted = more.spent.verdict(error, run.conf.max_preemptions, checkpoints=False)
+    exhausted = more.spent.exhausted(error, run.conf.max_preemptions, checkpoints=False)
     if exhausted is not None:
         raise exhausted from error

@@ -15,7 +15,7 @@ from airflow_tpu.clients import tpu_list_cache
 from airflow_tpu.clients.tpu_list_cache import Fresh
 from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.tpu.labels import incarnation_of, is_ours, run_of
-from airflow_tpu.core.tpu.resource_name import Kind, ResourceName, node_name
+from airflow_tpu.core.tpu.resource_name import ResourceKind, ResourceName, node_name
 from airflow_tpu.core.tpu.spec import NODE, Phase, QueuedView, TPUView
 from airflow_tpu.errors import AccessDenied, RateLimited, ResourceNotFound, TransientError
 
@@ -125,8 +125,8 @@ async def look_again(client: TPUClient, snapshot: ProjectSnapshot, names: Iterab
     """
     asked, silent = sorted(set(names)), set[str]()
     # Nodes first, as in the lists: a node on its way whose request is ACTIVE after that has become READY.
-    nodes = await _ask(client.node, [name for name in asked if name.kind is Kind.NODE], silent)
-    queued = await _ask(client.queued_resource, [name for name in asked if name.kind is Kind.QUEUED], silent)
+    nodes = await _ask(client.node, [name for name in asked if name.kind is ResourceKind.NODE], silent)
+    queued = await _ask(client.queued_resource, [name for name in asked if name.kind is ResourceKind.QUEUED], silent)
     return replace(
         snapshot,
         nodes=_corrected(snapshot.nodes, nodes),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.endpoints import cloud_failures
-from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.consequences import DELETED, stated
 from airflow_tpu.core.ledger.events import Closed
 from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError
@@ -59,7 +59,7 @@ def teardown(run: RunContext, waiting: Waiting) -> list[Closed] | StillThere:
     """
     until = run.clock.now() + GONE_WITHIN
     _save(run)
-    with phase(log, "Ask for the delete"):
+    with log_group(log, "Ask for the delete"):
         asked = run.clients.tpu.run(lambda client: _ask(client, run, ()))
     _note(run, asked.endings)
     asked.check()
@@ -89,10 +89,10 @@ def finish(run: RunContext, endings: list[IncarnationEnd]) -> list[Closed]:
     :raises TransientError: a create was on its way meanwhile; what it brought is being deleted.
     """
     _require_grant(run)
-    with phase(log, "Close the ledger records"):
+    with log_group(log, "Close the ledger records"):
         _close(run, endings)
     ended = [event for event in run.stores.ledger.events(run.key) if isinstance(event, Closed)]
-    with phase(log, "Give chips and lease back"):
+    with log_group(log, "Give chips and lease back"):
         run.stores.reservations.release(run.key.digest)
         run.stores.runs.release(run.key)
     log.info("nothing of %s is left in the project", run.key.name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_tpu import protocol
-from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.core.run.interruption import Interruption, Reached
 from airflow_tpu.core.run.log_lines import LineAssembler
 from airflow_tpu.core.run.plan import artifacts_uri
@@ -113,7 +113,7 @@ class Training:
         self, client: TPUClient, node: ResourceName, waiting: Waiting
     ) -> tuple[RunningJob, RunResult | None]:
         run, record = self.run, self.record
-        with phase(log, "Ship the script and start it"):
+        with log_group(log, "Ship the script and start it"):
             job = await attach(client, run, record, node) or await launch(client, run, record, node)
         self._introduce(job)
         follower = Follower(client, run.clients.access.login, job, self._listener.line)
@@ -194,7 +194,7 @@ class Training:
             raise lost or error from error
 
     def _collect(self, record: RunRecord, uri: str) -> Collected:
-        with phase(log, "Bring home what the run produced"):
+        with log_group(log, "Bring home what the run produced"):
             return self.run.clients.tpu.run(lambda client: collect(client, self.run, record, uri))
 
     def _loss(self, record: RunRecord) -> TPULost | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.consequences import MAY_LIVE, stated
 from airflow_tpu.core.run.plan import artifacts_uri
 from airflow_tpu.core.tpu.commands import tensorboard_command
@@ -44,10 +44,10 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
         uri = artifacts_uri(run.conf, record.key.name, record.attempt)
         CloudTPUArtifactsLink.persist_uri(context, uri, run.request.spec.project_id)
         _ = run.clients.access  # connections are read before the event loop runs
-        with phase(self.log, "Upload from the TPU what is not in the bucket yet"):
+        with log_group(self.log, "Upload from the TPU what is not in the bucket yet"):
             collected = self._collect(run, record, uri)
         self._require_output(collected, uri)
-        with phase(self.log, "Compare the bucket with the manifest"):
+        with log_group(self.log, "Compare the bucket with the manifest"):
             confirm(run, collected.manifest, uri)
         return self._describe(run, record, collected.manifest, uri)
 

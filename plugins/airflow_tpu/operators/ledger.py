@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
 
-from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.links.ledger import CloudTPUUsageLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
@@ -36,7 +36,7 @@ class CloudTPUUsageReportOperator(CloudTPUBaseOperator):
 
         CloudTPUUsageLink.persist_page(context)
         run = self.run_context(context)
-        with phase(self.log, "Read the ledger"):
+        with log_group(self.log, "Read the ledger"):
             usage = run.usage(dt.datetime.now(dt.UTC))
         for line in text_report(usage, run.grant).splitlines():
             self.log.info("%s", line)
@@ -67,7 +67,7 @@ class CloudTPUMonthlyReportOperator(CloudTPUBaseOperator):
         run = self.run_context(context)
         month = Month.parse(self.month) if self.month else Month.before(context["dag_run"].run_after)
         reports = ReportStore(run.clients.storage, run.stores.ledger.root)
-        with phase(self.log, "Read the ledger"):
+        with log_group(self.log, "Read the ledger"):
             usage = reports.usage(month, run.catalogue)
         written = reports.write(usage, month)
         for uri in written:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_tpu.clients.log_groups import phase
+from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.consequences import NOTHING_CREATED, stated
-from airflow_tpu.core.model.model import Bar, Champion, Judgement, ModelManifest, judge
+from airflow_tpu.core.model.model import Bar, Champion, Decision, ModelManifest, decide
 from airflow_tpu.errors import ConfigError, Fault, NothingProduced
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.task_doc import task_doc
@@ -89,7 +89,7 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
         """
         run = self.run_context(context)
         store = run.models
-        with phase(self.log, "Write the version down"):
+        with log_group(self.log, "Write the version down"):
             manifest = self._manifest(context, run)
             store.register(manifest)
         promoted = self._promote(store, manifest)
@@ -111,11 +111,11 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
         def change(champion: Champion | None) -> Champion | None:
             if champion is not None and champion.version == manifest.version:
                 return champion  # an earlier try of this task has done it
-            judgement = judge(manifest, champion, self.bar)
-            reasons.append(judgement.reason)
-            if not judgement.better:
+            decision = decide(manifest, champion, self.bar)
+            reasons.append(decision.reason)
+            if not decision.better:
                 return None
-            return Champion.crown(manifest, judgement, _now(), champion.line if champion else ())
+            return Champion.crown(manifest, decision, _now(), champion.line if champion else ())
 
         promoted = store.replace(change)
         if promoted is None:
@@ -125,7 +125,7 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
         return promoted
 
     def _prune(self, store: ModelStore) -> None:
-        with phase(self.log, "Forget old versions"):
+        with log_group(self.log, "Forget old versions"):
             for manifest in store.prune(self.keep_versions):
                 files, size = store.remove_run(manifest)
                 self.log.info("forgot version %s: %d file(s), %d bytes removed", manifest.version, files, size)
@@ -178,8 +178,8 @@ class CloudTPURollBackModelOperator(BaseOperator):
         if champion is None or manifest is None:
             problem = "is not a version that is kept" if wanted else "there is no champion before this one"
             raise ConfigError([Fault("version", wanted, problem, tuple(store.versions()))], f"model {self.model}")
-        judgement = Judgement(True, f"rolled back from {champion.version} by {run_id}")
-        return Champion.crown(manifest, judgement, _now(), champion.history)
+        decision = Decision(True, f"rolled back from {champion.version} by {run_id}")
+        return Champion.crown(manifest, decision, _now(), champion.history)
 
 
 def _now() -> str:

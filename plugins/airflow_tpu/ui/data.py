@@ -21,7 +21,7 @@ from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, take_snapsho
 from airflow_tpu.stores.grants import load_catalogue, load_grant, store_root
 from airflow_tpu.stores.parallel_reads import read_many
 from airflow_tpu.stores.runs import RunStore, left_alone
-from airflow_tpu.ui.snapshot import CENSUS, GRANT, LEDGER, RECORDS, Snapshot
+from airflow_tpu.ui.snapshot import GRANT, LEDGER, LIVE_TPUS, RECORDS, Snapshot
 
 if TYPE_CHECKING:
     from airflow_tpu.core.grant.grant import Grant
@@ -88,19 +88,19 @@ class Loader:
         now = dt.datetime.now(dt.UTC)
         problems: dict[str, str] = {}
         grant = _attempt(GRANT, load_grant, problems)
-        census = _attempt(CENSUS, self._census, problems)
+        project = _attempt(LIVE_TPUS, self._project, problems)
         if grant is None:
             missing = "the grant names the bucket, and it could not be read"
-            return Snapshot(now, None, census, problems={**problems, RECORDS: missing, LEDGER: missing})
+            return Snapshot(now, None, project, problems={**problems, RECORDS: missing, LEDGER: missing})
         records = _attempt(RECORDS, lambda: self._records(grant), problems)
         usage = _attempt(LEDGER, lambda: self._usage(grant, now), problems)
         unknown = records.unknown if records else ()
         _say_unknown(RECORDS, unknown, problems)
         _say_unknown(LEDGER, self._ledger.unknown, problems)
         known = tuple(records.values) if records else None
-        return Snapshot(now, grant, census, known, usage, problems, left_alone(unknown))
+        return Snapshot(now, grant, project, known, usage, problems, left_alone(unknown))
 
-    def _census(self) -> ProjectSnapshot:
+    def _project(self) -> ProjectSnapshot:
         from airflow_tpu.hooks.tpu import CloudTPUHook
 
         endpoint = CloudTPUHook(self.gcp_conn_id).endpoint

@@ -11,11 +11,11 @@ from airflow_tpu.core.grant.assignment import Assignment, RowUse
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.run.expiry import Deletion, LeaseState, select_expired
 from airflow_tpu.core.tpu.labels import is_managed
-from airflow_tpu.core.tpu.resource_name import Kind
+from airflow_tpu.core.tpu.resource_name import ResourceKind
 from airflow_tpu.core.tpu.spec import QueuedView, TPUView
 from airflow_tpu.ui.costs import cost_of
 from airflow_tpu.ui.parts import NUMBER, TEXT, UNKNOWN, WORD, Cell, Reader, cell, console, span, table, unknown
-from airflow_tpu.ui.snapshot import CENSUS, GRANT, RECORDS, Snapshot
+from airflow_tpu.ui.snapshot import GRANT, LIVE_TPUS, RECORDS, Snapshot
 
 TPU_COLUMNS = (
     ("TPU", TEXT),
@@ -65,21 +65,21 @@ def _named(row: Allowance) -> dict[str, Any]:
 
 def living(snapshot: Snapshot) -> list[tuple[TPUView | QueuedView, InventoryItem]]:
     """Every TPU once: nodes, and the queued resources that have no node yet."""
-    if snapshot.census is None or snapshot.inventory is None:
+    if snapshot.project is None or snapshot.inventory is None:
         return []
-    views: dict[str, TPUView | QueuedView] = {str(view.name): view for view in snapshot.census.queued}
-    views |= {str(view.name): view for view in snapshot.census.nodes}
+    views: dict[str, TPUView | QueuedView] = {str(view.name): view for view in snapshot.project.queued}
+    views |= {str(view.name): view for view in snapshot.project.nodes}
     return [(views[item.name], item) for item in snapshot.inventory.items]
 
 
 def tpus(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
     """The table of what exists, those that cost money first."""
-    census = snapshot.census
-    if census is None:
-        return table(TPU_COLUMNS, (), f"{UNKNOWN}: {snapshot.problems.get(CENSUS, '')}")
+    project = snapshot.project
+    if project is None:
+        return table(TPU_COLUMNS, (), f"{UNKNOWN}: {snapshot.problems.get(LIVE_TPUS, '')}")
     rows = [_tpu(snapshot, reader, view, item) for view, item in living(snapshot)]
     more = (
-        f"no answer from {', '.join(census.unreachable)}: what lives there is {UNKNOWN}" if census.unreachable else ""
+        f"no answer from {', '.join(project.unreachable)}: what lives there is {UNKNOWN}" if project.unreachable else ""
     )
     order = {"bad": 0, "unknown": 1, "warn": 2, "good": 3}
     empty = f"no TPU was found, but not every zone answered: {UNKNOWN}" if more else "no TPU exists in the project"
@@ -121,9 +121,9 @@ def _run(reader: Reader, view: TPUView | QueuedView, dag_id: str | None, run_id:
 
 def orphans(snapshot: Snapshot) -> list[Deletion] | None:
     """Managed resources without a living lease, None if that cannot be known."""
-    if snapshot.census is None or snapshot.records is None:
+    if snapshot.project is None or snapshot.records is None:
         return None
-    return _expired([*snapshot.census.queued, *snapshot.census.nodes], snapshot, snapshot.now)
+    return _expired([*snapshot.project.queued, *snapshot.project.nodes], snapshot, snapshot.now)
 
 
 def _expired(views: Iterable[TPUView | QueuedView], snapshot: Snapshot, now: datetime) -> list[Deletion]:
@@ -139,16 +139,16 @@ def orphan_table(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
     """The table of orphans."""
     found = orphans(snapshot)
     if found is None:
-        reasons = [snapshot.problems[part] for part in (CENSUS, RECORDS, GRANT) if part in snapshot.problems]
+        reasons = [snapshot.problems[part] for part in (LIVE_TPUS, RECORDS, GRANT) if part in snapshot.problems]
         return table(ORPHAN_COLUMNS, (), f"{UNKNOWN}: {'; '.join(dict.fromkeys(reasons))}")
     runs = snapshot.runs
     rows = []
     for deletion in found:
         dag_id, run_id = runs.get(deletion.run, (None, ""))
-        kind = "queued resource" if deletion.name.kind is Kind.QUEUED else "node"
+        kind = "queued resource" if deletion.name.kind is ResourceKind.QUEUED else "node"
         name = cell(reader.node(deletion.name.id, dag_id), note=kind)
         rows.append([name, cell(deletion.reason, tone="bad"), reader.run(dag_id, run_id) if dag_id else unknown()])
-    blind = bool(snapshot.census and snapshot.census.unreachable)
+    blind = bool(snapshot.project and snapshot.project.unreachable)
     all_seen = "none: every TPU of ours has a living lease"
     empty = f"none found, but not every zone answered: {UNKNOWN}" if blind else all_seen
     return table(ORPHAN_COLUMNS, rows, empty, "the DAG tpu_reaper deletes them, every 15 minutes" if rows else "")

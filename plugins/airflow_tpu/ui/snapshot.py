@@ -16,7 +16,7 @@ from airflow_tpu.core.run.expiry import LeaseState
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 
-GRANT, CENSUS, RECORDS, LEDGER = "grant", "live TPUs", "leases", "ledger"
+GRANT, LIVE_TPUS, RECORDS, LEDGER = "grant", "live TPUs", "leases", "ledger"
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Snapshot:
 
     :param now: aware instant of the reading.
     :param grant: the grant file.
-    :param census: what is alive in the project.
-    :param records: the record of each run, read after the census, so that a TPU without one has really been forgotten.
+    :param project: what is alive in the project.
+    :param records: the record of each run, read after it, so that a TPU without one has really been forgotten.
     :param usage: the folded ledger.
     :param problems: why a part is missing, by its name.
     :param left_alone: states of the runs whose records another release has written, by digest.
@@ -34,7 +34,7 @@ class Snapshot:
 
     now: datetime
     grant: Grant | None = None
-    census: ProjectSnapshot | None = None
+    project: ProjectSnapshot | None = None
     records: tuple[RunRecord, ...] | None = None
     usage: Usage | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Snapshot:
     @cached_property
     def inventory(self) -> Inventory | None:
         """What is alive, as the grant counts it."""
-        return None if self.census is None else self.census.inventory()
+        return None if self.project is None else self.project.inventory()
 
     @cached_property
     def assignment(self) -> Assignment | None:

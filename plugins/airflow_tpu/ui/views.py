@@ -70,11 +70,11 @@ def _days_left(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _alive(snapshot: Snapshot) -> dict[str, str]:
-    if snapshot.census is None:
+    if snapshot.project is None:
         return _tile("TPUs now", UNKNOWN)
     classes = Counter(cost_of(snapshot, item)["text"] for _, item in living(snapshot))
     parts = [f"{count} {name}" for name, count in sorted(classes.items())]
-    blind = snapshot.census.unreachable
+    blind = snapshot.project.unreachable
     parts += [f"{len(blind)} zone(s) did not answer"] if blind else []
     tone = "warn" if set(classes) - {"covered"} or blind else ""
     count = sum(classes.values())
@@ -118,6 +118,6 @@ def _orphans(snapshot: Snapshot) -> dict[str, str]:
     found = orphans(snapshot)
     if found is None:
         return _tile("Orphans", UNKNOWN)
-    blind = bool(snapshot.census and snapshot.census.unreachable)
+    blind = bool(snapshot.project and snapshot.project.unreachable)
     count = f"{len(found)} or more" if blind else str(len(found))
     return _tile("Orphans", count, "without a living lease", "bad" if found else "")

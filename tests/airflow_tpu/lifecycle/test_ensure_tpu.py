@@ -114,7 +114,7 @@ async def test_newer_attempt_fences_the_older_one(site: Site, client: TPUClient)
 
 
 @BOTH
-async def test_husk_is_swept_and_the_next_incarnation_created(site: Site, client: TPUClient, queued: bool) -> None:
+async def test_terminated_node_is_deleted_and_the_next_one_created(site: Site, client: TPUClient, queued: bool) -> None:
     """After a preemption there is one TPU, the next; the ledger ends the first when it was taken away."""
     await ready(site, client, queued)
     _remember_ready(site)
@@ -133,8 +133,8 @@ def _remember_ready(site: Site) -> None:
     site.runs.update(site.runs.read(KEY), lambda record: record.with_life(FIRST, ready_at=start))
 
 
-async def test_husk_that_holds_all_quota_is_gone_before_the_next_create(open_site: Open) -> None:
-    """With quota for one TPU the next incarnation is not refused because of the last one's husk."""
+async def test_terminated_node_that_holds_all_quota_is_gone_before_the_next_create(open_site: Open) -> None:
+    """With quota for one TPU the next incarnation is not refused because of the last one's terminated node."""
     quota = {"TPUV2sPreemptiblePerProjectPerZoneForTPUAPI@us-central1-f": 8}
     site = open_site(quota=quota, latencies=Latencies(deleting=1.0))
     async with site.client() as client:

@@ -67,10 +67,10 @@ async def test_open_ledger_record_without_a_tpu_is_closed(site: Site, client: TP
     site.runs.update(held, lambda record: record.with_life(view.node_id, ready_at=ready_at))
     await client.delete_node(view.name)
     eventually(lambda: set(site.nodes()), lambda nodes: nodes == {f"{RUNNING.name}-1"})
-    census, states = await take_snapshot(client), lease_states(site.runs, lambda *_: "running")
+    snapshot, states = await take_snapshot(client), lease_states(site.runs, lambda *_: "running")
     opened = site.ledger.open_records()
     for names in ([f"{KEY.name}-1"], []):
-        assert close_forgotten(site.stores, states, census, opened) == names
+        assert close_forgotten(site.stores, states, snapshot, opened) == names
         opened = site.ledger.open_records()
     closed = [event for event in site.ledger.events() if isinstance(event, Closed)]
     assert [event.end_reason for event in closed] == [EndReason.VANISHED]
@@ -80,13 +80,13 @@ async def test_open_ledger_record_without_a_tpu_is_closed(site: Site, client: TP
 
 async def test_record_of_a_tpu_that_is_only_coming_stays_open(site: Site, client: TPUClient) -> None:
     """A TPU created after the reaper's look at the project keeps its record; once its run is over, it is closed."""
-    census = await take_snapshot(client)
+    snapshot = await take_snapshot(client)
     await start(site, client, KEY)
     running = lease_states(site.runs, lambda *_: "running")
     opened = site.ledger.open_records()
-    assert close_forgotten(site.stores, running, census, opened) == []
+    assert close_forgotten(site.stores, running, snapshot, opened) == []
     over = lease_states(site.runs, lambda *_: "failed")
-    assert close_forgotten(site.stores, over, census, opened) == [f"{KEY.name}-1"]
+    assert close_forgotten(site.stores, over, snapshot, opened) == [f"{KEY.name}-1"]
 
 
 def test_lease_states_name_every_run(site: Site) -> None:
@@ -110,7 +110,7 @@ async def test_another_airflows_run_is_not_judged(site: Site, client: TPUClient)
     holder = Holder(now(), 0, "http://composer")
     record = site.runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=1), holder)
     await site.provisioner(client, site.order(), record).ensure()
-    census = await take_snapshot(client)
+    snapshot = await take_snapshot(client)
     for ours, deleted in (("http://laptop", 0), ("http://composer", 1)):
-        done = await delete_expired(client, census, lease_states(site.runs, lambda *_: "failed", ours))
+        done = await delete_expired(client, snapshot, lease_states(site.runs, lambda *_: "failed", ours))
         assert len(done.deleted) == deleted

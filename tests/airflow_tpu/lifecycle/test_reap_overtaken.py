@@ -151,11 +151,11 @@ async def test_reaper_ends_doubles_and_counts_what_it_ends(site: Site, client: T
     await until_ready(client, await site.provisioner(client, site.order(), site.lease()).ensure(), pace())
     record = site.runs.update(site.runs.read(KEY), lambda found: found.next_incarnation())
     site.foreign_node(SECOND, labels(KEY, record.stamp))
-    census, states = await take_snapshot(client), lease_states(site.runs, lambda *_: "running")
-    done = await delete_expired(client, census, states)
+    snapshot, states = await take_snapshot(client), lease_states(site.runs, lambda *_: "running")
+    done = await delete_expired(client, snapshot, states)
     note(site.stores, done)
     opened = site.ledger.open_records()
-    left = await what_is_left(client, census, done)
+    left = await what_is_left(client, snapshot, done)
     assert close_forgotten(site.stores, states, left, opened, done.endings) == [FIRST]
     eventually(lambda: set(site.nodes()), lambda nodes: nodes == {SECOND})
 
@@ -164,17 +164,17 @@ async def test_silent_zone_closes_no_record(site: Site, client: TPUClient) -> No
     """What a silent zone hides may be alive: neither its record nor its lease ends, although its run is over."""
     await site.provisioner(client, site.order(), site.lease()).ensure()
     site.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=2)
-    census, states = await take_snapshot(client), lease_states(site.runs, lambda *_: "failed")
-    assert close_forgotten(site.stores, states, census, site.ledger.open_records()) == []
-    assert forget_runs(site.runs, states, census) == []
+    snapshot, states = await take_snapshot(client), lease_states(site.runs, lambda *_: "failed")
+    assert close_forgotten(site.stores, states, snapshot, site.ledger.open_records()) == []
+    assert forget_runs(site.runs, states, snapshot) == []
 
 
 async def test_reaper_removes_the_lease_of_a_run_that_is_over(site: Site, client: TPUClient) -> None:
     """The lease of a run that is over goes; one that was taken again after the question to Airflow stays."""
     site.lease()
-    states, census = lease_states(site.runs, lambda *_: "failed"), await take_snapshot(client)
+    states, snapshot = lease_states(site.runs, lambda *_: "failed"), await take_snapshot(client)
     newer = site.lease()
-    assert forget_runs(site.runs, states, census) == []
+    assert forget_runs(site.runs, states, snapshot) == []
     assert site.runs.read(KEY) == newer
-    assert forget_runs(site.runs, lease_states(site.runs, lambda *_: "failed"), census) == [KEY.name]
+    assert forget_runs(site.runs, lease_states(site.runs, lambda *_: "failed"), snapshot) == [KEY.name]
     assert site.runs.all() == []

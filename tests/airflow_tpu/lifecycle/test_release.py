@@ -70,7 +70,7 @@ async def test_finished_tpu_is_deleted_and_its_record_closed(site: Site, client:
 
 @BOTH
 async def test_preempted_tpu_is_charged_until_it_was_noticed(site: Site, client: TPUClient, queued: bool) -> None:
-    """A husk is deleted and recorded as preempted, whatever the queued resource did to its node by itself."""
+    """A terminated node is deleted and recorded as preempted, whatever its queued resource has done to it."""
     await ready(site, client, queued)
     site.cloud.preempt(FIRST)
     await teardown(site, client)
@@ -173,10 +173,10 @@ async def test_one_failed_delete_does_not_stop_the_rest(site: Site, client: TPUC
 async def test_gone_between_list_and_delete_is_done(site: Site, client: TPUClient) -> None:
     """Somebody who was faster has done our work."""
     target = await ready(site, client)
-    census = await take_snapshot(client)
+    snapshot = await take_snapshot(client)
     await client.delete_node(target.node)
     await until_gone(client, KEY, pace())
-    done = await delete_seen(client, census, KEY)
+    done = await delete_seen(client, snapshot, KEY)
     assert done.failures == []
 
 

@@ -164,7 +164,7 @@ def test_walk_passes_over_a_row_without_room(site: Site, create: Create, runs: R
 
 
 def test_full_quota_names_what_is_dead(site: Site, create: Create) -> None:
-    """The message names every husk in the project and who deletes it."""
+    """The message names every terminated node in the project and who deletes it."""
     site.foreign_node("colleague-1")
     site.cloud.preempt("colleague-1")
     site.cloud.add_fault("tpu.call", {"method": "CreateNode"}, action="error", code=8, message=QUOTA)
@@ -172,7 +172,7 @@ def test_full_quota_names_what_is_dead(site: Site, create: Create) -> None:
         create()
 
 
-def test_full_quota_without_husks_says_so(site: Site, create: Create) -> None:
+def test_full_quota_without_terminated_nodes_says_so(site: Site, create: Create) -> None:
     """Nothing dead is to blame, and the message does not send anybody to look for it."""
     site.cloud.add_fault("tpu.call", {"method": "CreateNode"}, action="error", code=8, message=QUOTA)
     with pytest.raises(QuotaExceeded, match="what holds the quota is alive"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_tpu.core.model.model import Champion, Judgement, ModelManifest
+from airflow_tpu.core.model.model import Champion, Decision, ModelManifest
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.errors import ConfigError
 from airflow_tpu.lifecycle.training.model_version import data_objects, revision
@@ -35,7 +35,7 @@ def store(site: Site) -> ModelStore:
 def crown(store: ModelStore, version: str) -> Champion | None:
     """Make a version the champion."""
     chosen = manifest(version)
-    return store.replace(lambda now: Champion.crown(chosen, Judgement(True, ""), "", now.line if now else ()))
+    return store.replace(lambda now: Champion.crown(chosen, Decision(True, ""), "", now.line if now else ()))
 
 
 def test_version_is_written_once(store: ModelStore) -> None:

@@ -192,8 +192,8 @@ async def test_reaper_waits_for_the_tpu(site: Site, client: Any) -> None:
     """What a run has reserved stays taken as long as its TPU exists, whatever became of the run."""
     record = site.lease()
     await site.provisioner(client, site.order(), record).ensure()
-    census = await take_snapshot(client)
-    assert release_forgotten(store(), store().read(), {}, census) == []
+    snapshot = await take_snapshot(client)
+    assert release_forgotten(store(), store().read(), {}, snapshot) == []
     assert release_forgotten(store(), store().read(), {}, NOBODY) == [KEY.name]
 
 

@@ -118,8 +118,8 @@ async def test_reaper_leaves_a_run_of_another_release_alone_and_goes_on(site: Si
     before = raise_version(site, site.runs.uri(KEY))
     reserved = site.reservations.readable()
     states = lease_states(site.runs, lambda *_: "failed")
-    census, opened = await take_snapshot(client), site.ledger.open_records()
-    done = await delete_expired(client, census, states)
+    snapshot, opened = await take_snapshot(client), site.ledger.open_records()
+    done = await delete_expired(client, snapshot, states)
     note(site.stores, done)
     assert [sentence.run for sentence in done.deleted] == [OTHER.digest]
     eventually(lambda: set(site.nodes()), lambda nodes: nodes == {KEY.node_id(1)})
@@ -172,8 +172,8 @@ async def test_incarnation_with_an_event_of_another_release_is_left_out(
     for key in keys:
         await until_ready(client, await site.ensure(client, key=key), pace())
     states = lease_states(site.runs, lambda *_: "failed")
-    census = await gone(site, client)
-    assert len(close_forgotten(site.stores, states, census, site.ledger.open_records())) == len(keys)
+    snapshot = await gone(site, client)
+    assert len(close_forgotten(site.stores, states, snapshot, site.ledger.open_records())) == len(keys)
     uri = f"{ROOT}/ledger/incarnations/{KEY.node_id(1)}/{event}.json"
     raise_version(site, uri)
     assert {found.node_id for found in site.ledger.events()} == {OTHER.node_id(1)}

@@ -93,7 +93,7 @@ def snapshot(
     """Everything could be read, unless changed."""
     fields: dict[str, Any] = {
         "grant": grant(),
-        "census": ProjectSnapshot(tuple(nodes), (), ()),
+        "project": ProjectSnapshot(tuple(nodes), (), ()),
         "records": None if records is None else tuple(records),
         "usage": fold(events, CATALOGUE, NOW),
         **changes,

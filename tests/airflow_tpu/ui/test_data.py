@@ -102,8 +102,8 @@ def test_a_full_project_is_read_whole(fresh: Project) -> None:
     fresh.run(LIVING, now + dt.timedelta(hours=1))
     found = Loader()()
     assert found.problems == {}
-    assert found.census is not None
-    assert [node.node_id for node in found.census.nodes] == [LIVING.node_id(1)]
+    assert found.project is not None
+    assert [node.node_id for node in found.project.nodes] == [LIVING.node_id(1)]
     assert found.records is not None
     assert [record.key for record in found.records] == [LIVING]
     assert found.usage is not None
@@ -114,7 +114,7 @@ def test_a_source_that_fails_leaves_the_others(fresh: Project, monkeypatch: pyte
     """With a connection that the TPU API is not reached through, the grant is still read, and the failure is told."""
     monkeypatch.setenv("AIRFLOW_CONN_BROKEN", json.dumps({"conn_type": "google_cloud_platform", "extra": REFUSED}))
     found = Loader("broken")()
-    assert (found.census, found.records, found.usage) == (None, None, None)
+    assert (found.project, found.records, found.usage) == (None, None, None)
     assert found.grant == load_grant()
     assert "tpu_api_endpoint" in found.problems["live TPUs"]
 
@@ -131,7 +131,7 @@ def test_without_a_grant_the_bucket_is_unknown(fresh: Project, monkeypatch: pyte
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", "nowhere.yaml")
     found = Loader()()
     assert (found.grant, found.records, found.usage) == (None, None, None)
-    assert found.census is not None
+    assert found.project is not None
     assert "nowhere.yaml" in found.problems["grant"]
 
 

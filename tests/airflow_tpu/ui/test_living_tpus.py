@@ -76,9 +76,9 @@ def test_a_dead_tpu_is_neither_used_nor_idle() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"census": None}, "what is alive could not be read"),
-        ({"census": ProjectSnapshot((), (), (ZONE,))}, f"{ZONE} did not answer"),
-        ({"census": ProjectSnapshot((node("odd", accelerator_type="v9-x"),), (), ())}, "odd (v9-x) cannot be counted"),
+        ({"project": None}, "what is alive could not be read"),
+        ({"project": ProjectSnapshot((), (), (ZONE,))}, f"{ZONE} did not answer"),
+        ({"project": ProjectSnapshot((node("odd", accelerator_type="v9-x"),), (), ())}, "odd (v9-x) cannot be counted"),
     ],
 )
 def test_a_gauge_without_knowledge_says_unknown(changes: dict[str, Any], why: str) -> None:
@@ -178,14 +178,14 @@ def test_an_age_that_nobody_knows_is_unknown() -> None:
 def test_a_queued_resource_counts_before_its_node_is_there() -> None:
     """A request that waits is shown with its state, and once its node is there only the node is."""
     waiting = ProjectSnapshot((), (queued("q"),), ())
-    assert row(snapshot(census=waiting), "q")["State"]["text"] == "WAITING_FOR_RESOURCES"
+    assert row(snapshot(project=waiting), "q")["State"]["text"] == "WAITING_FOR_RESOURCES"
     both = ProjectSnapshot((node("q"),), (queued("q", "ACTIVE"),), ())
-    assert [cells[1]["text"] for cells in tpus(snapshot(census=both), ALL)["rows"]] == ["READY"]
+    assert [cells[1]["text"] for cells in tpus(snapshot(project=both), ALL)["rows"]] == ["READY"]
 
 
 def test_a_zone_without_an_answer_is_named() -> None:
     """An empty list with a silent zone is no proof that nothing is alive."""
-    data = tpus(snapshot(census=ProjectSnapshot((), (), (ZONE,))), ALL)
+    data = tpus(snapshot(project=ProjectSnapshot((), (), (ZONE,))), ALL)
     assert "unknown" in data["empty"]
     assert ZONE in data["more"]
 

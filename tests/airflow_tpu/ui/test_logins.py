@@ -32,7 +32,7 @@ def test_what_does_not_run_or_is_not_ours_has_none() -> None:
     """A TPU that is being made or was taken away cannot be logged in to, and a foreign one is its owner's business."""
     other = [node("annas"), node(KEY.node_id(2), KEY, state="CREATING"), node(KEY.node_id(3), KEY, state="PREEMPTED")]
     assert names(snapshot([*other, node(NODE, KEY)], records=[record()])) == [NODE]
-    assert names(snapshot(census=None)) == []
+    assert names(snapshot(project=None)) == []
 
 
 def test_a_tpu_of_a_hidden_dag_has_none() -> None:

@@ -83,7 +83,7 @@ def test_trouble_has_a_tone() -> None:
 
 def test_a_silent_zone_makes_counts_a_minimum() -> None:
     """With a zone that did not answer the page counts *or more*."""
-    found = tiles(snapshot(census=ProjectSnapshot((node("one"),), (), (ZONE,))))
+    found = tiles(snapshot(project=ProjectSnapshot((node("one"),), (), (ZONE,))))
     assert (found["TPUs now"][0], found["Orphans"][0]) == ("1 or more", "0 or more")
 
 

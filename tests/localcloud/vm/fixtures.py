@@ -61,7 +61,7 @@ async def vm_start(vm_driver: VMDriver, tmp_path: Path) -> AsyncIterator[Start]:
 
     yield start
     for worker in workers:
-        census = [row for pid in worker.processes() if (row := proctable.read(pid))]
+        listed = [row for pid in worker.processes() if (row := proctable.read(pid))]
         await worker.kill()
         assert worker.processes() == []
-        assert proctable.alive(census) == []
+        assert proctable.alive(listed) == []

@@ -1,4 +1,4 @@
-"""What the tests of TPU VMs share: keys, logins, a census of this machine, bounded waits."""
+"""What the tests of TPU VMs share: keys, logins, a list of the processes of this machine, bounded waits."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_tpu import protocol
-from checkpoints.manifest import MANIFEST, UnknownVersion, parse
+from checkpoints.manifest import MANIFEST, UnknownManifestVersion, parse
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_manifest_cannot_lead_out_of_its_directory(document: str) -> None:
 @pytest.mark.parametrize("version", ["2", "0", "null", "true", '"1"'])
 def test_a_manifest_of_another_version_is_told_from_a_damaged_one(version: str) -> None:
     """A version that this runner does not know is an error of its own, whatever else stands in the manifest."""
-    with pytest.raises(UnknownVersion, match=r"this runner reads version 1$"):
+    with pytest.raises(UnknownManifestVersion, match=r"this runner reads version 1$"):
         parse(b'{"schema_version": %s, "chunks": []}' % version.encode())
 
 

@@ -57,4 +57,4 @@ def test_an_attempt_that_was_overtaken_does_not_start(
     run.start("sleep", "1000", attempt=theirs)
     until(lambda: f"attempts/{theirs}.json" in run.bucket.objects)
     result = moved_run.machine.result(moved_run.start(attempt=mine))
-    assert (result["exit_code"], result["phase"], result["overtaken"]) == (75, "restore", True)
+    assert (result["exit_code"], result["step"], result["overtaken"]) == (75, "restore", True)

@@ -108,29 +108,29 @@ def test_no_whole_checkpoint_among_several_is_no_new_start(
     for step in (1, 2, 3):
         damage(bucket, step, "vocabulary", None)
     result = moved_run.machine.result(moved_run.start(attempt=2))
-    assert (result["exit_code"], result["phase"]) == (66, "restore")
+    assert (result["exit_code"], result["step"]) == (66, "restore")
     assert b"counts from" not in moved_run.machine.log(SECOND)
 
 
 def test_a_bucket_that_may_not_be_listed_is_no_new_start(
     lost_run: MirroredRun, moved_run: MirroredRun, bucket: CheckpointServer
 ) -> None:
-    """403 on the listing ends the attempt with 77 in phase restore: no other try helps; the script is not started."""
+    """403 on the listing ends the attempt with 77 in the step restore, without another try or a start of the script."""
     bucket.fault("403", op="objects.list")
     result = moved_run.machine.result(moved_run.start(attempt=2))
-    assert (result["exit_code"], result["phase"], result["checkpoint_durable"]) == (77, "restore", False)
+    assert (result["exit_code"], result["step"], result["checkpoint_durable"]) == (77, "restore", False)
     assert b"service account may not use" in moved_run.machine.log(SECOND)
     assert b"counts from" not in moved_run.machine.log(SECOND)
 
 
 @pytest.mark.soak
 def test_storage_that_is_down_is_no_new_start(moved_run: MirroredRun, bucket: CheckpointServer) -> None:
-    """When nobody listens where the bucket should be, a bounded number of tries ends with 74 in phase restore."""
+    """When nobody listens where the bucket should be, a bounded number of tries ends with 74 in the step restore."""
     bucket.url = "http://127.0.0.1:9"
     ref = moved_run.start(attempt=2)
     until((moved_run.machine.attempt(ref) / "exit.json").exists, 120.0)
     result = moved_run.machine.result(ref)
-    assert (result["exit_code"], result["phase"]) == (74, "restore")
+    assert (result["exit_code"], result["step"]) == (74, "restore")
     assert b"counts from" not in moved_run.machine.log(ref)
 
 
@@ -167,12 +167,12 @@ def test_a_half_written_rest_on_the_machine_is_no_checkpoint(lost_run: MirroredR
 def test_a_run_may_be_stopped_while_its_checkpoint_arrives(
     lost_run: MirroredRun, moved_run: MirroredRun, bucket: CheckpointServer
 ) -> None:
-    """A stop during the restore ends the attempt in that phase without starting the script."""
+    """A stop during the restore ends the attempt in that step without starting the script."""
     bucket.faults.add(
         {"point": "gcs.request", "match": {"op": "objects.list"}, "params": {"action": "delay", "seconds": 30}}
     )
     ref = moved_run.start(attempt=2)
     until(lambda: bucket.faults.unused() == [])
     result = moved_run.machine.stop(5.0, ref)["result"]
-    assert (result["phase"], result["stopped"]) == ("restore", True)
+    assert (result["step"], result["stopped"]) == ("restore", True)
     assert b"counts from" not in moved_run.machine.log(ref)

@@ -106,7 +106,7 @@ def test_a_request_during_the_setup_keeps_the_command_from_starting(machine: Mac
     machine.start("echo", "never", setup=setup)
     wait_for(machine, b"ready")
     result = machine.stop(LONG_GRACE)["result"]
-    assert (result["phase"], result["exit_code"], result["stopped"]) == ("setup", 75, True)
+    assert (result["step"], result["exit_code"], result["stopped"]) == ("setup", 75, True)
     assert b"never" not in machine.log()
 
 

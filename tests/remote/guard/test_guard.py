@@ -143,7 +143,7 @@ def test_a_run_leaves_its_own_guard_behind(machine: Machine, cloud: BackgroundCl
 
 
 def test_a_queued_resource_is_deleted_with_its_node(machine: Machine, cloud: BackgroundCloud) -> None:
-    """A request that is active goes by force: a node alone would leave a husk that holds quota."""
+    """A request that is active goes by force: a node alone would leave a terminated node that holds quota."""
     request = tpu_v2.CreateQueuedResourceRequest(
         parent=PARENT, queued_resource_id="forgotten", queued_resource=queued_resource("asked")
     )

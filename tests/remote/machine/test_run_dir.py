@@ -48,7 +48,7 @@ def test_an_attempt_of_another_release_is_left_alone(machine: Machine, command: 
     os.utime(contact, (1000.0, 1000.0))
     before = contents(machine.attempt())
     answer = machine.ask(*COMMANDS[command])
-    assert (answer["type"], answer["reason"]) == (protocol.ERROR, "UnknownVersion")
+    assert (answer["type"], answer["reason"]) == (protocol.ERROR, "UnknownRunVersion")
     assert answer["message"] == (
         f"job.json of attempt 1 of run has version {version}, this runner reads version 1; left as it is"
     )

@@ -132,9 +132,9 @@ def test_the_environment_is_not_for_everybody(machine: Machine) -> None:
 
 
 def test_a_failed_setup_is_the_result(machine: Machine) -> None:
-    """If the set-up step fails the command is not run, and the result says in which phase it was."""
+    """If the set-up step fails the command is not run, and the result says in which step it was."""
     result = machine.run("echo", "never", setup=("sh", "-c", "echo setting up; exit 3"))
-    assert (result["phase"], result["exit_code"]) == ("setup", 3)
+    assert (result["step"], result["exit_code"]) == ("setup", 3)
     assert machine.log() == b"setting up\n"
 
 

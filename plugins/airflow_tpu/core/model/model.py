@@ -46,7 +46,7 @@ class ModelManifest:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Decision:
     """The outcome of a comparison.
 
     :param better: promote it.
@@ -80,14 +80,14 @@ class Champion:
         return (self.version, *self.history)
 
     @classmethod
-    def crown(cls, manifest: ModelManifest, judgement: Judgement, at: str, line: tuple[str, ...] = ()) -> Champion:
+    def crown(cls, manifest: ModelManifest, decision: Decision, at: str, line: tuple[str, ...] = ()) -> Champion:
         """The pointer to a version.
 
         :param at: ISO instant.
         :param line: the versions that a rollback may go back to, newest first.
         """
         history = tuple(version for version in line if version != manifest.version)[:HISTORY]
-        return cls(manifest.version, manifest.artifacts_uri, at, judgement.reason, history)
+        return cls(manifest.version, manifest.artifacts_uri, at, decision.reason, history)
 
 
 MANIFEST_FORM = json_form.StoredForm("manifest of a model version", ModelManifest, version_field="schema_version")
@@ -107,27 +107,27 @@ class Bar:
     min_improvement: float = 0.0
 
 
-def judge(candidate: ModelManifest, champion: Champion | None, bar: Bar) -> Judgement:
+def decide(candidate: ModelManifest, champion: Champion | None, bar: Bar) -> Decision:
     """Compare a candidate with the champion by what the candidate's run measured of both.
 
     :raises NothingProduced: the run did not report the metric.
     """
     value, up = _measured(candidate.result.get("metrics"), bar.metric, candidate.artifacts_uri)
     if not math.isfinite(value):
-        return Judgement(False, f"{bar.metric} is {value}, which is no number to go by")
+        return Decision(False, f"{bar.metric} is {value}, which is no number to go by")
     if champion is None:
-        return Judgement(True, f"the first version: {bar.metric} {value:.6g}")
+        return Decision(True, f"the first version: {bar.metric} {value:.6g}")
     baseline = candidate.result.get("baseline") or {}
     if baseline.get("uri") != champion.artifacts_uri:
-        return Judgement(False, f"its run did not measure the champion {champion.version} on the same examples")
+        return Decision(False, f"its run did not measure the champion {champion.version} on the same examples")
     if baseline.get("error"):
-        return Judgement(False, f"the champion {champion.version} could not be measured: {baseline['error']}")
+        return Decision(False, f"the champion {champion.version} could not be measured: {baseline['error']}")
     other, _ = _measured(baseline.get("metrics"), bar.metric, champion.artifacts_uri)
     gain = value - other if up else other - value
     words = f"{bar.metric} {value:.6g} against the champion's {other:.6g} on the same held-out examples"
     if math.isfinite(other) and not (gain > 0 and gain >= bar.min_improvement):
-        return Judgement(False, f"not better: {words}")
-    return Judgement(True, f"better: {words}")
+        return Decision(False, f"not better: {words}")
+    return Decision(True, f"better: {words}")
 
 
 def _measured(metrics: Any, name: str, where: str) -> tuple[float, bool]:

@@ -12,7 +12,7 @@ from airflow_tpu.core.request.fields import amount, boolean, choice, integer, po
 Schema = dict[str, Any]
 
 
-class Kind(Protocol):
+class FieldKind(Protocol):
     """What a row of the form's table says about the values of its field."""
 
     def reader(self, catalogue: Catalogue) -> Callable[[Any], Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.request import environment, paths
-from airflow_tpu.core.request.field_kinds import Choice, Flag, FromCatalogue, Hours, Kind, Text, Whole
+from airflow_tpu.core.request.field_kinds import Choice, FieldKind, Flag, FromCatalogue, Hours, Text, Whole
 from airflow_tpu.core.request.fields import REQUIRED, Field, optional, text
 from airflow_tpu.core.request.type_and_zone import accelerator_type
 from airflow_tpu.core.tpu.spec import NODE, QUEUED_RESOURCE, Tier
@@ -41,7 +41,7 @@ class FormField:
 
     section: str
     title: str
-    kind: Kind
+    kind: FieldKind
     help: str
     default: Any = REQUIRED
     proposal: str = ""

@@ -41,7 +41,7 @@ class Spent:
             self, losses=self.losses + 1, idle=idle, step=step if progressed and step is not None else self.step
         )
 
-    def verdict(self, error: TPUError, allowed: int, checkpoints: bool) -> BudgetExhausted | None:
+    def exhausted(self, error: TPUError, allowed: int, checkpoints: bool) -> BudgetExhausted | None:
         """Whether one more attempt is allowed.
 
         :param error: the loss that was just counted.

@@ -37,7 +37,7 @@ class JobSpec:
     :param argv: program and arguments; a relative program is looked up from ``working_dir``.
     :param environment: added to the login's environment; never shown, it may hold what must not be logged.
     :param working_dir: relative to the unpacked bundle.
-    :param setup: run first, with the same log; if it fails, the run has failed in phase ``setup``.
+    :param setup: run first, with the same log; if it fails, the run has failed in the step ``setup``.
     :param grace_secs: seconds between the request to stop and the kill.
     :param deadline: Unix time at which the worker stops the run by itself, None for never.
     :param artifacts: glob patterns below the output directory; each must match something when the run is done.

@@ -51,7 +51,7 @@ class RunResult:
 
     :param exit_code: exit status, None if a signal ended it.
     :param signal: number of the signal, None if it exited.
-    :param phase: ``restore`` (checkpoints from the bucket), ``setup`` (installing requirements) or ``run``.
+    :param step: ``restore`` (checkpoints from the bucket), ``setup`` (installing requirements) or ``run``.
     :param stopped: somebody asked it to stop.
     :param stop_command: it was the runner's stop command that asked, which is what a person does.
     :param deadline: it was stopped because its deadline had passed.
@@ -73,7 +73,7 @@ class RunResult:
 
     exit_code: int | None
     signal: int | None = None
-    phase: str = "run"
+    step: str = "run"
     stopped: bool = False
     stop_command: bool = False
     deadline: bool = False
@@ -160,7 +160,7 @@ def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:
         return _of_supervisor(result)
     if result.stop_command:
         return RunStopped(_of_command(result))
-    if result.phase == "setup" and _ended_by_itself(result):
+    if result.step == "setup" and _ended_by_itself(result):
         return _failed(result, "the requirements could not be installed", tail)
     if result.exit_code in _STOPPED:
         return RunInterrupted(f"the run {_of_stop(result)} ({result.how})")
@@ -168,7 +168,7 @@ def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:
         return AcceleratorMissing(
             f"the promised TPU did not initialise ({result.how}); the run did not fall back to CPU"
         )
-    if (result.phase, result.exit_code) in _STORAGE:
+    if (result.step, result.exit_code) in _STORAGE:
         return _of_storage(result)
     if result.exit_code in _TRANSPORT:
         return ConnectionFailed(f"the connection ended, not the script ({result.how}); attaching again")
@@ -206,7 +206,7 @@ def _of_command(result: RunResult) -> str:
 
 def _of_storage(result: RunResult) -> TPUError:
     """What kept the run from its storage; before it started, also a right that no other try brings."""
-    if result.phase != "restore":
+    if result.step != "restore":
         return StorageUnreachable(f"the script could not reach its storage ({result.how})")
     if result.exit_code == _NO_ACCESS:
         return AccessDenied(
@@ -221,7 +221,7 @@ def _of_storage(result: RunResult) -> TPUError:
 
 def _of_stop(result: RunResult) -> str:
     """The script's word is good for the disk; whether that disk's content has left the machine, the runner knows."""
-    if result.exit_code == 75 and (result.checkpoint_durable is not False or result.phase != "run"):
+    if result.exit_code == 75 and (result.checkpoint_durable is not False or result.step != "run"):
         return _SAFE
     because = f" ({result.mirror_error})" if result.mirror_error else ""
     return _UNSAFE + because

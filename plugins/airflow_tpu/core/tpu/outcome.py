@@ -31,7 +31,7 @@ _MAINTENANCE = "UNHEALTHY_MAINTENANCE"
 
 
 @dataclass(frozen=True)
-class Witness:
+class Observation:
     """What the API says of a node at one moment.
 
     :param name: of the node.
@@ -46,7 +46,7 @@ class Witness:
     at: dt.datetime | None = None
 
 
-def loss_of(seen: Witness) -> TPULost | None:
+def loss_of(seen: Observation) -> TPULost | None:
     """Whether the TPU is gone or going, and by whose act; None while it is not, or while its state is unknown.
 
     :param seen: what the API says.
@@ -59,7 +59,7 @@ def loss_of(seen: Witness) -> TPULost | None:
     return kind(f"node {seen.name} is {seen.node.state}{_of(seen.queued)}: {why}.", seen.at)
 
 
-def silence_of(seen: Witness, silent_for: dt.timedelta) -> TPULost | None:
+def silence_of(seen: Observation, silent_for: dt.timedelta) -> TPULost | None:
     """What a worker that does not answer means: first the API's word, then the clock.
 
     :param seen: what the API says.
@@ -95,12 +95,12 @@ def final_error(error: TPUError | None, lost: TPULost | None) -> TPUError | None
     return type(lost)(f"{lost} The run on it: {error}", lost.at)
 
 
-def _unknown_to_the_api(seen: Witness) -> TPULost:
+def _unknown_to_the_api(seen: Observation) -> TPULost:
     kind, why = _by_request(seen) or (TPUVanished, "it was preempted, or somebody deleted it")
     return kind(f"node {seen.name} is unknown to the API{_of(seen.queued)}: {why}.", seen.at)
 
 
-def _by_request(seen: Witness) -> tuple[type[TPULost], str] | None:
+def _by_request(seen: Observation) -> tuple[type[TPULost], str] | None:
     """A preempted queued resource deletes its node by itself, and says whose act that was."""
     queued = seen.queued
     if queued is None or queued.phase is not Phase.LOST:

@@ -11,7 +11,7 @@ import datetime as dt
 from dataclasses import dataclass
 
 from airflow_tpu.core.tpu.api_errors import classify
-from airflow_tpu.core.tpu.outcome import Witness, loss_of
+from airflow_tpu.core.tpu.outcome import Observation, loss_of
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, TPUView
 from airflow_tpu.errors import TPUError, TPUVanished
 
@@ -39,7 +39,7 @@ class Sighting:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Readiness:
     """Outcome of a sighting: ready, an error, or a reason to wait; unhealthy is a node that is there and not well."""
 
     ready: TPUView | None = None
@@ -48,18 +48,18 @@ class Judgement:
     unhealthy: bool = False
 
 
-def judge(seen: Sighting) -> Judgement:
+def readiness_of(seen: Sighting) -> Readiness:
     """Decide whether to go on, to wait or to give up.
 
     :param seen: what the API answered.
     """
     if seen.node is not None and seen.node.phase is Phase.USABLE and seen.node.endpoints:
-        return Judgement(ready=seen.node)
+        return Readiness(ready=seen.node)
     error = _queued_error(seen) or _node_error(seen) or seen.operation_error
     if error is not None:
-        return Judgement(error=error)
+        return Readiness(error=error)
     unhealthy = seen.node is not None and seen.node.phase is Phase.UNHEALTHY
-    return Judgement(waiting_for=_reason(seen), unhealthy=unhealthy)
+    return Readiness(waiting_for=_reason(seen), unhealthy=unhealthy)
 
 
 def _queued_error(seen: Sighting) -> TPUError | None:
@@ -72,14 +72,14 @@ def _queued_error(seen: Sighting) -> TPUError | None:
         )
     if queued.phase is Phase.LOST and queued.state != "SUSPENDING":
         # SUSPENDING is on the way to SUSPENDED (preempted) or to FAILED (a stock-out, say): only the end tells.
-        return loss_of(Witness(queued.name, None, queued, seen.at))
+        return loss_of(Observation(queued.name, None, queued, seen.at))
     return None
 
 
 def _node_error(seen: Sighting) -> TPUError | None:
     node = seen.node
     if node is not None and node.phase is Phase.LOST:
-        return loss_of(Witness(node.name, node, seen.queued, seen.at))
+        return loss_of(Observation(node.name, node, seen.queued, seen.at))
     vanished = node is None and not seen.is_queued and seen.operation_done and seen.operation_error is None
     gone = node is None and seen.is_queued and seen.queued is None and seen.operation_done
     if vanished or gone:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 
 
-class Kind(enum.StrEnum):
+class ResourceKind(enum.StrEnum):
     """Collection that a resource is in."""
 
     NODE = "nodes"
@@ -29,7 +29,7 @@ class ResourceName:
 
     project: str
     zone: str
-    kind: Kind
+    kind: ResourceKind
     id: str
 
     @classmethod
@@ -41,7 +41,7 @@ class ResourceName:
         found = _NAME.fullmatch(text)
         if found is None:
             raise ValueError(f"{text!r} is no full name of a node or queued resource")
-        return cls(found[1], found[2], Kind(found[3]), found[4])
+        return cls(found[1], found[2], ResourceKind(found[3]), found[4])
 
     @property
     def parent(self) -> str:
@@ -51,12 +51,12 @@ class ResourceName:
     @property
     def node(self) -> ResourceName:
         """The node of the same id."""
-        return replace(self, kind=Kind.NODE)
+        return replace(self, kind=ResourceKind.NODE)
 
     @property
     def queued(self) -> ResourceName:
         """The queued resource of the same id."""
-        return replace(self, kind=Kind.QUEUED)
+        return replace(self, kind=ResourceKind.QUEUED)
 
     def __str__(self) -> str:
         return f"{self.parent}/{self.kind}/{self.id}"
@@ -64,7 +64,7 @@ class ResourceName:
 
 def node_name(project: str, zone: str, node_id: str) -> ResourceName:
     """Full name of a node."""
-    return ResourceName(project, zone, Kind.NODE, node_id)
+    return ResourceName(project, zone, ResourceKind.NODE, node_id)
 
 
 def location(project: str, zone: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_tpu.clients.tpu_messages import OperationView
 from airflow_tpu.core.run.expiry import Deletion, LeaseState, select_expired
 from airflow_tpu.core.tpu.labels import is_managed
-from airflow_tpu.core.tpu.resource_name import Kind
+from airflow_tpu.core.tpu.resource_name import ResourceKind
 from airflow_tpu.errors import TPUError, TransientError
 from airflow_tpu.lifecycle.ends.end_reasons import endings_of
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
@@ -126,7 +126,7 @@ async def delete_expired(
 async def _delete(client: TPUClient, deletion: Deletion, done: Reaped) -> tuple[str, OperationView | TPUError | None]:
     name = deletion.name
     log.info("deleting %s: %s", name, deletion.reason)
-    verb = client.delete_queued_resource if name.kind is Kind.QUEUED else client.delete_node
+    verb = client.delete_queued_resource if name.kind is ResourceKind.QUEUED else client.delete_node
     try:
         answer = await verb(name)
     except TPUError as error:

@@ -60,7 +60,7 @@ def spend(run: RunContext, record: RunRecord, ended: Ended) -> tuple[Interruptio
         safe_step=step,
         lost_seconds=lost_seconds(ended.at, record.attempt_at, safe.safe_at or ended.reached.safe_at),
     )
-    return interruption, record.spent.verdict(error, interruption.allowed, checkpoints=step is not None)
+    return interruption, record.spent.exhausted(error, interruption.allowed, checkpoints=step is not None)
 
 
 def newest_checkpoint(run: RunContext) -> Reached:

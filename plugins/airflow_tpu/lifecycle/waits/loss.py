@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.clients import tpu_list_cache
 from airflow_tpu.clients.tpu_list_cache import Fresh
-from airflow_tpu.core.tpu.outcome import Witness, loss_of, silence_of
+from airflow_tpu.core.tpu.outcome import Observation, loss_of, silence_of
 from airflow_tpu.core.tpu.spec import Phase
 from airflow_tpu.errors import (
     RateLimited,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-async def witness(client: TPUClient, node: ResourceName) -> Witness:
+async def observe(client: TPUClient, node: ResourceName) -> Observation:
     """Ask the API about a node, and about its queued resource if it is not well.
 
     :param client: the Cloud TPU API.
@@ -48,7 +48,7 @@ async def witness(client: TPUClient, node: ResourceName) -> Witness:
             queued = await client.queued_resource(node.queued)
     if view is not None and view.phase is Phase.UNKNOWN:
         _tell_unknown(view.state, view.health)
-    return Witness(node, view, queued, client.clock.now())
+    return Observation(node, view, queued, client.clock.now())
 
 
 @functools.cache
@@ -64,7 +64,7 @@ async def living(client: TPUClient, node: ResourceName) -> TPUView:
 
     :raises TPULost: it is.
     """
-    seen = await witness(client, node)
+    seen = await observe(client, node)
     lost = loss_of(seen)
     if lost is not None or seen.node is None:
         raise lost or TPUVanished(f"node {node} is unknown to the API.", seen.at)
@@ -79,7 +79,7 @@ async def lost_state(
     :param silent_for: how long nothing has answered there.
     """
     try:
-        return silence_of(await witness(client, node), silent_for)
+        return silence_of(await observe(client, node), silent_for)
     except (TransientError, RateLimited) as error:
         log.info("state of %s unknown, it counts as alive until the next look: %s", node, error)
     return None

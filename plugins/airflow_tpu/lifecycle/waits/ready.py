@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_tpu.clients import tpu_list_cache
 from airflow_tpu.clients.tpu_list_cache import Fresh
 from airflow_tpu.core.ledger.events import TimeSource
-from airflow_tpu.core.tpu.readiness import Judgement, Sighting, judge
+from airflow_tpu.core.tpu.readiness import Readiness, Sighting, readiness_of
 from airflow_tpu.core.tpu.spec import Phase
 from airflow_tpu.errors import HostLost, RateLimited, ResourceNotFound, TransientError
 from airflow_tpu.lifecycle.waits.polling import YOUNG, PollLoop, PollPolicy, UnhealthySince
@@ -90,10 +90,10 @@ class _Look:
         self._operation: OperationView | None = None
         self._asked_at = float("-inf")
 
-    async def judged(self) -> Judgement:
+    async def judged(self) -> Readiness:
         """One look; a loss or a success is not believed from a list alone, which may be some seconds old."""
-        found = judge(await self._listed())
-        return judge(await self._asked()) if found.error is not None or found.ready is not None else found
+        found = readiness_of(await self._listed())
+        return readiness_of(await self._asked()) if found.error is not None or found.ready is not None else found
 
     def arrival(self, node: TPUView, earliest: dt.datetime) -> Arrival:
         """The TPU, READY since the end of its operation, or since this instant when there is none to go by."""

@@ -14,9 +14,9 @@ from airflow_tpu.core.model.model import (
     MANIFEST_FORM,
     Bar,
     Champion,
-    Judgement,
+    Decision,
     ModelManifest,
-    judge,
+    decide,
 )
 from airflow_tpu.errors import NothingProduced
 
@@ -39,7 +39,7 @@ def candidate(value: float, champion: float | None = 0.9, up: bool = True, **bas
 
 def test_first_version_is_the_champion() -> None:
     """Without a champion any measured version takes its place."""
-    assert judge(candidate(0.1, None), None, BAR).better
+    assert decide(candidate(0.1, None), None, BAR).better
 
 
 @pytest.mark.parametrize(
@@ -48,46 +48,46 @@ def test_first_version_is_the_champion() -> None:
 )
 def test_only_what_is_better_by_enough_is_promoted(value: float, up: bool, better: bool) -> None:
     """The gain counts in the metric's own direction and has to reach the wanted improvement."""
-    judgement = judge(candidate(value, up=up), CHAMPION, BAR)
-    assert judgement.better is better
-    assert f"{value:.6g} against the champion's 0.9" in judgement.reason
+    decision = decide(candidate(value, up=up), CHAMPION, BAR)
+    assert decision.better is better
+    assert f"{value:.6g} against the champion's 0.9" in decision.reason
 
 
 def test_equal_is_not_better() -> None:
     """With no improvement asked for, an equal model still leaves the champion in place."""
-    assert not judge(candidate(0.9), CHAMPION, Bar("accuracy")).better
+    assert not decide(candidate(0.9), CHAMPION, Bar("accuracy")).better
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_no_number_is_never_promoted(value: float) -> None:
     """A diverged model wins nothing, not even against nobody."""
-    assert not judge(candidate(value), CHAMPION, BAR).better
-    assert not judge(candidate(value, None), None, BAR).better
+    assert not decide(candidate(value), CHAMPION, BAR).better
+    assert not decide(candidate(value, None), None, BAR).better
 
 
 def test_champion_without_a_number_is_beaten() -> None:
     """A champion that measures as NaN on the new examples does not keep its place."""
-    assert judge(candidate(0.5, math.nan), CHAMPION, BAR).better
+    assert decide(candidate(0.5, math.nan), CHAMPION, BAR).better
 
 
 def test_figures_of_two_nights_are_not_compared() -> None:
     """A run that did not measure this very champion promotes nothing."""
-    assert "did not measure the champion v1" in judge(candidate(0.99, None), CHAMPION, BAR).reason
+    assert "did not measure the champion v1" in decide(candidate(0.99, None), CHAMPION, BAR).reason
     other = candidate(0.99, 0.1, uri="gs://b/runs/zero/attempt-1")
-    assert not judge(other, CHAMPION, BAR).better
+    assert not decide(other, CHAMPION, BAR).better
 
 
 def test_champion_that_cannot_be_loaded_stays() -> None:
     """The reason why it could not be measured is told."""
-    judgement = judge(candidate(0.99, 0.0, error="no saved_model.pb"), CHAMPION, BAR)
-    assert (judgement.better, "no saved_model.pb" in judgement.reason) == (False, True)
+    decision = decide(candidate(0.99, 0.0, error="no saved_model.pb"), CHAMPION, BAR)
+    assert (decision.better, "no saved_model.pb" in decision.reason) == (False, True)
 
 
 @pytest.mark.parametrize("result", [{}, {"metrics": {}}, {"metrics": {"loss": {"value": 1}}}, {"metrics": 3}])
 def test_missing_metric_is_an_error(result: dict[str, Any]) -> None:
     """The error names the metric and what the script reports instead."""
     with pytest.raises(NothingProduced, match=r"'accuracy'.*reports: (none|loss|)"):
-        judge(replace(candidate(0.5), result=result), CHAMPION, BAR)
+        decide(replace(candidate(0.5), result=result), CHAMPION, BAR)
 
 
 def test_line_of_champions_is_kept_and_bounded() -> None:
@@ -95,10 +95,10 @@ def test_line_of_champions_is_kept_and_bounded() -> None:
     champion = CHAMPION
     for number in range(2, 40):
         manifest = replace(candidate(0.9), version=f"v{number}")
-        champion = Champion.crown(manifest, Judgement(True, "better"), "2026-11-28T02:00:00+00:00", champion.line)
+        champion = Champion.crown(manifest, Decision(True, "better"), "2026-11-28T02:00:00+00:00", champion.line)
     assert champion.line[:3] == ("v39", "v38", "v37")
     assert len(champion.history) == HISTORY
-    back = Champion.crown(replace(candidate(0.9), version="v38"), Judgement(True, "back"), "now", champion.history)
+    back = Champion.crown(replace(candidate(0.9), version="v38"), Decision(True, "back"), "now", champion.history)
     assert back.line[:2] == ("v38", "v37")
 
 

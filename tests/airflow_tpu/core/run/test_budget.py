@@ -21,20 +21,20 @@ def lose(*steps: int | None) -> Spent:
 
 def test_as_many_losses_as_allowed_and_not_one_more() -> None:
     """With two allowed, the second loss is survived and the third ends the run."""
-    assert lose(10, 20).verdict(LOSS, allowed=2, checkpoints=True) is None
-    assert "max_preemptions is 2" in str(lose(10, 20, 30).verdict(LOSS, allowed=2, checkpoints=True))
+    assert lose(10, 20).exhausted(LOSS, allowed=2, checkpoints=True) is None
+    assert "max_preemptions is 2" in str(lose(10, 20, 30).exhausted(LOSS, allowed=2, checkpoints=True))
 
 
 def test_zero_allows_none() -> None:
     """A run that may not be interrupted ends with the first loss."""
-    assert lose(10).verdict(LOSS, allowed=0, checkpoints=True) is not None
+    assert lose(10).exhausted(LOSS, allowed=0, checkpoints=True) is not None
 
 
 @pytest.mark.parametrize("error", [RunFailed("bug", 1), QuotaZero("none"), StockOut("full")])
 def test_what_is_no_loss_spends_nothing(error: TPUError) -> None:
     """The user's bug, a final refusal and a wait for capacity leave the budget alone."""
     assert Spent().after(error, 5) == Spent()
-    assert lose(1, 2, 3).verdict(error, allowed=0, checkpoints=True) is None
+    assert lose(1, 2, 3).exhausted(error, allowed=0, checkpoints=True) is None
 
 
 def test_unreachable_host_is_a_loss() -> None:
@@ -45,7 +45,7 @@ def test_unreachable_host_is_a_loss() -> None:
 def test_no_newer_checkpoint_in_several_attempts_ends_the_run() -> None:
     """A preemption every ten minutes and a checkpoint every twelve would go on for ever."""
     spent = lose(100, *[100] * NO_PROGRESS_LIMIT)
-    assert "without a newer checkpoint (step 100)" in str(spent.verdict(LOSS, allowed=1000, checkpoints=True))
+    assert "without a newer checkpoint (step 100)" in str(spent.exhausted(LOSS, allowed=1000, checkpoints=True))
 
 
 def test_progress_resets_the_count() -> None:
@@ -55,7 +55,7 @@ def test_progress_resets_the_count() -> None:
 
 def test_without_checkpoints_only_the_number_of_losses_counts() -> None:
     """A script that saves nothing starts over each time; that is its own choice."""
-    assert lose(None, None, None, None).verdict(LOSS, allowed=10, checkpoints=False) is None
+    assert lose(None, None, None, None).exhausted(LOSS, allowed=10, checkpoints=False) is None
 
 
 def test_json_form_reads_back_equal() -> None:

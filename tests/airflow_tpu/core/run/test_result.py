@@ -37,8 +37,8 @@ CONTRACT: list[tuple[dict[str, Any], type[TPUError] | None]] = [
     ({"exit_code": 69}, AcceleratorMissing),
     ({"exit_code": 70}, RunFailed),
     ({"exit_code": 74}, StorageUnreachable),
-    ({"exit_code": 74, "phase": "restore"}, StorageUnreachable),
-    ({"exit_code": 77, "phase": "restore"}, AccessDenied),
+    ({"exit_code": 74, "step": "restore"}, StorageUnreachable),
+    ({"exit_code": 77, "step": "restore"}, AccessDenied),
     ({"exit_code": 77}, RunFailed),
     ({"exit_code": 75}, RunInterrupted),
     ({"exit_code": 76}, RunInterrupted),
@@ -56,13 +56,13 @@ CONTRACT: list[tuple[dict[str, Any], type[TPUError] | None]] = [
     ({"exit_code": 1, "stopped": True}, RunInterrupted),
     ({"exit_code": 75, "stopped": True, "stop_command": True}, RunStopped),
     ({"exit_code": None, "signal": 9, "stopped": True, "stop_command": True}, RunStopped),
-    ({"exit_code": 75, "phase": "setup", "stopped": True, "stop_command": True}, RunStopped),
+    ({"exit_code": 75, "step": "setup", "stopped": True, "stop_command": True}, RunStopped),
     ({"exit_code": 0, "stopped": True, "stop_command": True}, None),
     ({"exit_code": 75, "stopped": True, "stop_command": True, "deadline": True}, DeadlineExceeded),
-    ({"exit_code": 1, "phase": "setup"}, RunFailed),
-    ({"exit_code": 75, "phase": "setup", "stopped": True}, RunInterrupted),
-    ({"exit_code": 137, "phase": "setup"}, RunInterrupted),
-    ({"exit_code": None, "signal": signal.SIGKILL, "phase": "setup"}, RunInterrupted),
+    ({"exit_code": 1, "step": "setup"}, RunFailed),
+    ({"exit_code": 75, "step": "setup", "stopped": True}, RunInterrupted),
+    ({"exit_code": 137, "step": "setup"}, RunInterrupted),
+    ({"exit_code": None, "signal": signal.SIGKILL, "step": "setup"}, RunInterrupted),
     ({"exit_code": None, "signal": signal.SIGKILL}, RunInterrupted),
     ({"exit_code": None, "signal": signal.SIGTERM}, RunInterrupted),
     ({"exit_code": None, "signal": signal.SIGHUP}, RunInterrupted),
@@ -100,7 +100,7 @@ def test_a_failure_shows_exit_code_and_last_lines() -> None:
         ({"exit_code": None, "signal": signal.SIGKILL}, "out of memory"),
         ({"exit_code": None, "signal": signal.SIGSEGV}, "SIGSEGV"),
         ({"exit_code": 0, "missing_artifacts": ("model", "metrics.json")}, "model, metrics.json"),
-        ({"exit_code": 1, "phase": "setup"}, "requirements"),
+        ({"exit_code": 1, "step": "setup"}, "requirements"),
     ],
 )
 def test_a_hint_goes_with_it(fields: dict[str, Any], hint: str) -> None:
@@ -111,7 +111,7 @@ def test_a_hint_goes_with_it(fields: dict[str, Any], hint: str) -> None:
 def test_the_runners_result_is_read() -> None:
     """Every field that the protocol names is read or knowingly left, and later fields are ignored."""
     data = dict.fromkeys(protocol.RESULT_FIELDS)
-    data |= {"exit_code": 0, "signal_name": "", "phase": "run", "missing_artifacts": [], "new": 1}
+    data |= {"exit_code": 0, "signal_name": "", "step": "run", "missing_artifacts": [], "new": 1}
     data |= {"stopped": True, "deadline": False, "started_at": 10.0, "ended_at": 25.5, "log_size": 7}
     result = RunResult.from_json(data)
     assert (result.exit_code, result.stopped, result.seconds, result.log_size) == (0, True, 15.5, 7)

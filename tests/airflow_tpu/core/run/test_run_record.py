@@ -35,7 +35,7 @@ def test_renewing_changes_the_token_and_keeps_the_lives() -> None:
 
 
 def test_next_incarnation_never_reuses_a_number_that_the_project_knows() -> None:
-    """A lost lease object must not lead to a name that a husk still holds."""
+    """A lost lease object must not lead to a name that a terminated node still holds."""
     assert RECORD.next_incarnation(at_least=4).incarnation == 5
     assert RECORD.next_incarnation().next_incarnation().incarnation == 2
 

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from airflow_tpu.core.run.result import RunResult, classify_exit
-from airflow_tpu.core.tpu.outcome import UNREACHABLE_LIMIT, Witness, final_error, loss_of, silence_of
+from airflow_tpu.core.tpu.outcome import UNREACHABLE_LIMIT, Observation, final_error, loss_of, silence_of
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
 from airflow_tpu.errors import (
@@ -35,44 +35,44 @@ SOON, LATE = dt.timedelta(seconds=30), UNREACHABLE_LIMIT + dt.timedelta(seconds=
 Leaf = type[TPUError] | None
 
 
-def witness(state: str | None, health: str = "", tier: str = "spot", queued: str = "") -> Witness:
+def observed(state: str | None, health: str = "", tier: str = "spot", queued: str = "") -> Observation:
     """What the API says; ``queued`` is state and initiator of a queued resource."""
     node = None if state is None else TPUView(NAME, state, health, tier=Tier(tier))
     request_state, _, initiator = queued.partition(" ")
     request = QueuedView(NAME.queued, request_state, initiator=initiator) if queued else None
-    return Witness(NAME, node, request, AT)
+    return Observation(NAME, node, request, AT)
 
 
-STATES: list[tuple[Witness, Leaf]] = [
-    *((witness(state), None) for state in ("READY", "CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING")),
-    (witness("READY", "HEALTHY"), None),
-    (witness("READY", SICK), None),
-    (witness("READY", "TIMEOUT"), None),
-    (witness("READY", "99"), None),
-    (witness("99"), None),
-    (witness("READY", queued="SUSPENDING SERVICE"), None),
-    *((witness("PREEMPTED", tier=tier), TPUPreempted) for tier in ("spot", "preemptible", "on-demand")),
-    (witness("PREEMPTED", SICK), TPUPreempted),
-    (witness("TERMINATED"), TPUPreempted),
-    (witness("TERMINATED", tier="preemptible"), TPUPreempted),
-    (witness("TERMINATED", tier="on-demand"), TPUMaintenance),
-    (witness("TERMINATED", SICK), TPUMaintenance),
-    *((witness(state), TPUPreempted) for state in ("STOPPING", "STOPPED", "HIDING", "HIDDEN")),
-    *((witness(state, tier="on-demand"), TPUStopped) for state in ("STOPPING", "STOPPED")),
-    (witness("STOPPED", SICK, "on-demand"), TPUMaintenance),
-    (witness("UNKNOWN"), HostLost),
-    (witness("UNKNOWN", tier="on-demand"), HostLost),
-    (witness("DELETING"), TPUVanished),
-    (witness("DELETING", queued="SUSPENDING SERVICE"), TPUPreempted),
-    (witness("DELETING", queued="SUSPENDING USER"), TPUVanished),
-    (witness("PREEMPTED", queued="SUSPENDED USER"), TPUVanished),
-    (witness("TERMINATED", tier="on-demand", queued="SUSPENDED SERVICE"), TPUPreempted),
-    (witness(None), TPUVanished),
-    (witness(None, queued="ACTIVE"), TPUVanished),
-    (witness(None, queued="SUSPENDING SERVICE"), TPUPreempted),
-    (witness(None, queued="SUSPENDED SERVICE"), TPUPreempted),
-    (witness(None, queued="SUSPENDED"), TPUPreempted),
-    (witness(None, queued="SUSPENDED USER"), TPUVanished),
+STATES: list[tuple[Observation, Leaf]] = [
+    *((observed(state), None) for state in ("READY", "CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING")),
+    (observed("READY", "HEALTHY"), None),
+    (observed("READY", SICK), None),
+    (observed("READY", "TIMEOUT"), None),
+    (observed("READY", "99"), None),
+    (observed("99"), None),
+    (observed("READY", queued="SUSPENDING SERVICE"), None),
+    *((observed("PREEMPTED", tier=tier), TPUPreempted) for tier in ("spot", "preemptible", "on-demand")),
+    (observed("PREEMPTED", SICK), TPUPreempted),
+    (observed("TERMINATED"), TPUPreempted),
+    (observed("TERMINATED", tier="preemptible"), TPUPreempted),
+    (observed("TERMINATED", tier="on-demand"), TPUMaintenance),
+    (observed("TERMINATED", SICK), TPUMaintenance),
+    *((observed(state), TPUPreempted) for state in ("STOPPING", "STOPPED", "HIDING", "HIDDEN")),
+    *((observed(state, tier="on-demand"), TPUStopped) for state in ("STOPPING", "STOPPED")),
+    (observed("STOPPED", SICK, "on-demand"), TPUMaintenance),
+    (observed("UNKNOWN"), HostLost),
+    (observed("UNKNOWN", tier="on-demand"), HostLost),
+    (observed("DELETING"), TPUVanished),
+    (observed("DELETING", queued="SUSPENDING SERVICE"), TPUPreempted),
+    (observed("DELETING", queued="SUSPENDING USER"), TPUVanished),
+    (observed("PREEMPTED", queued="SUSPENDED USER"), TPUVanished),
+    (observed("TERMINATED", tier="on-demand", queued="SUSPENDED SERVICE"), TPUPreempted),
+    (observed(None), TPUVanished),
+    (observed(None, queued="ACTIVE"), TPUVanished),
+    (observed(None, queued="SUSPENDING SERVICE"), TPUPreempted),
+    (observed(None, queued="SUSPENDED SERVICE"), TPUPreempted),
+    (observed(None, queued="SUSPENDED"), TPUPreempted),
+    (observed(None, queued="SUSPENDED USER"), TPUVanished),
 ]
 
 
@@ -81,7 +81,7 @@ def leaf_of(error: TPUError | None) -> Leaf:
     return None if error is None else type(error)
 
 
-def described(seen: Witness) -> str:
+def described(seen: Observation) -> str:
     """Name of a row."""
     node, queued = seen.node, seen.queued
     words = ["absent"] if node is None else [node.state, node.health, str(node.tier)]
@@ -89,7 +89,7 @@ def described(seen: Witness) -> str:
 
 
 @pytest.mark.parametrize(("seen", "leaf"), STATES, ids=[described(seen) for seen, _ in STATES])
-def test_what_the_api_says_of_a_node(seen: Witness, leaf: Leaf) -> None:
+def test_what_the_api_says_of_a_node(seen: Observation, leaf: Leaf) -> None:
     """Node, health and queued resource together name the loss and the instant at which it was seen."""
     lost = loss_of(seen)
     assert leaf_of(lost) is leaf
@@ -97,33 +97,33 @@ def test_what_the_api_says_of_a_node(seen: Witness, leaf: Leaf) -> None:
 
 
 @pytest.mark.parametrize(("seen", "leaf"), STATES, ids=[described(seen) for seen, _ in STATES])
-def test_a_connection_error_alone_decides_nothing(seen: Witness, leaf: Leaf) -> None:
+def test_a_connection_error_alone_decides_nothing(seen: Observation, leaf: Leaf) -> None:
     """While the worker has not been silent for long, only the API's word counts."""
     assert leaf_of(silence_of(seen, SOON)) is leaf
 
 
-SILENT: list[tuple[Witness, Leaf]] = [
-    (witness("READY"), HostLost),
-    (witness("READY", "HEALTHY", "on-demand"), HostLost),
-    (witness("READY", "TIMEOUT"), HostLost),
-    (witness("99"), HostLost),
-    (witness("READY", SICK), TPUMaintenance),
-    (witness("REPAIRING"), TPUMaintenance),
-    (witness("REPAIRING", SICK), TPUMaintenance),
-    (witness("PREEMPTED"), TPUPreempted),
-    (witness(None), TPUVanished),
+SILENT: list[tuple[Observation, Leaf]] = [
+    (observed("READY"), HostLost),
+    (observed("READY", "HEALTHY", "on-demand"), HostLost),
+    (observed("READY", "TIMEOUT"), HostLost),
+    (observed("99"), HostLost),
+    (observed("READY", SICK), TPUMaintenance),
+    (observed("REPAIRING"), TPUMaintenance),
+    (observed("REPAIRING", SICK), TPUMaintenance),
+    (observed("PREEMPTED"), TPUPreempted),
+    (observed(None), TPUVanished),
 ]
 
 
 @pytest.mark.parametrize(("seen", "leaf"), SILENT, ids=[described(seen) for seen, _ in SILENT])
-def test_silence_of_a_machine_that_the_api_calls_ready(seen: Witness, leaf: Leaf) -> None:
+def test_silence_of_a_machine_that_the_api_calls_ready(seen: Observation, leaf: Leaf) -> None:
     """A worker that has been silent for too long is lost, whatever the API says; maintenance is waited for."""
     assert leaf_of(silence_of(seen, LATE)) is leaf
 
 
 def test_silent_host_is_charged_until_it_is_deleted() -> None:
     """A host that is still READY has no end yet: the delete is its end."""
-    lost = silence_of(witness("READY"), LATE)
+    lost = silence_of(observed("READY"), LATE)
     assert lost is not None
     assert lost.at is None
 

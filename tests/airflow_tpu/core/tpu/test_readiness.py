@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from airflow_tpu.core.tpu.readiness import Sighting, Wait, judge, spoken
+from airflow_tpu.core.tpu.readiness import Sighting, Wait, readiness_of, spoken
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import Endpoint, QueuedView, Tier, TPUView
 from airflow_tpu.errors import StockOut, TPUPreempted, TPUVanished
@@ -27,7 +27,7 @@ def queued(state: str, code: int = 0, message: str = "") -> QueuedView:
 
 def test_ready_and_healthy_node_is_ready_even_if_its_operation_never_ends() -> None:
     """The node's state is the truth; an operation that is never done does not hold the run back."""
-    assert judge(Sighting(node("READY"))).ready == node("READY")
+    assert readiness_of(Sighting(node("READY"))).ready == node("READY")
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def test_ready_and_healthy_node_is_ready_even_if_its_operation_never_ends() -> N
 )
 def test_waits_for_what_may_still_come(seen: Sighting, words: str) -> None:
     """Whatever may still become READY, an unknown state included, is waited for, and the line says what is seen."""
-    verdict = judge(seen)
-    assert verdict.ready is None
-    assert verdict.error is None
-    assert words in verdict.waiting_for
+    found = readiness_of(seen)
+    assert found.ready is None
+    assert found.error is None
+    assert words in found.waiting_for
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_waits_for_what_may_still_come(seen: Sighting, words: str) -> None:
 )
 def test_gives_up_on_what_cannot_come(seen: Sighting, error: type[Exception]) -> None:
     """A lost node, a dead queued resource and a failed operation end the wait with an error of the tree."""
-    assert isinstance(judge(seen).error, error)
+    assert isinstance(readiness_of(seen).error, error)
 
 
 def test_wait_line_says_since_when_next_check_and_deadline() -> None:

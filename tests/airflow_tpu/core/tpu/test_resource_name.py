@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_tpu.core.tpu.resource_name import Kind, ResourceName, location, node_name, zone_of
+from airflow_tpu.core.tpu.resource_name import ResourceKind, ResourceName, location, node_name, zone_of
 
 NODE = "projects/my-project/locations/us-central1-f/nodes/train-1"
 QUEUED = "projects/my-project/locations/us-central1-f/queuedResources/train-1"
@@ -18,7 +18,7 @@ def test_what_is_parsed_is_printed(text: str) -> None:
 
 def test_parts_have_names() -> None:
     """Project, zone, kind and id are read once."""
-    assert ResourceName.parse(NODE) == ResourceName("my-project", "us-central1-f", Kind.NODE, "train-1")
+    assert ResourceName.parse(NODE) == ResourceName("my-project", "us-central1-f", ResourceKind.NODE, "train-1")
     assert ResourceName.parse(NODE) == node_name("my-project", "us-central1-f", "train-1")
     assert ResourceName.parse(NODE).parent == "projects/my-project/locations/us-central1-f"
 

@@ -74,7 +74,7 @@ def test_our_own_delete_is_no_new_end(reason: EndReason) -> None:
 
 
 def test_a_preempted_tpu_has_ended() -> None:
-    """A husk that cannot be deleted at once does not live on in the ledger."""
+    """A terminated node that cannot be deleted at once does not live on in the ledger."""
     first = ending(EndReason.PREEMPTED)
     assert settled([first], [ending(EndReason.PREEMPTED, LATER)]) == [first]
 

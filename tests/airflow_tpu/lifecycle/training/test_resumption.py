@@ -52,7 +52,7 @@ def test_a_stop_is_safe_only_if_the_checkpoint_left_the_machine(durable: bool | 
 
 def test_unreadable_checkpoints_are_retried_and_damaged_ones_are_not() -> None:
     """A restore that could not ask the bucket is tried again; one that found nothing whole fails for good."""
-    unread = classify_exit(RunResult(74, phase="restore"))
+    unread = classify_exit(RunResult(74, step="restore"))
     assert isinstance(unread, StorageUnreachable)
     assert "starting from zero" in str(unread)
-    assert isinstance(classify_exit(RunResult(66, phase="restore")), RunFailed)
+    assert isinstance(classify_exit(RunResult(66, step="restore")), RunFailed)

@@ -79,7 +79,7 @@ async def test_kill_in_process_finds_all_that_can_be_traced(vm_start: Start, tmp
 
 @every_kernel_tier
 async def test_kill_takes_all_kinds_at_once(vm_start: Start, tmp_path: Path) -> None:
-    """A worker full of adversaries, frozen on top, dies as a whole; the census lists it before and not after."""
+    """A worker full of adversaries, frozen on top, dies as a whole; the process table lists it before and not after."""
     worker, home = await vm_start(), home_of(tmp_path)
     async with login(worker) as connection:
         for kind in KINDS:
