@@ -40,25 +40,29 @@ _NOT_THERE = (GrantViolation, NotOffered, AccessDenied, QuotaZero, QuotaExceeded
 class Step:
     """What a run does after a create was refused.
 
-    :param choice: what it asks for next.
-    :param hunt: the search so far.
+    :param alternative: what it asks for next.
+    :param capacity_search: the search so far.
     :param why: for the log.
     :param resume_at: when it asks, None for at once.
     """
 
-    choice: Alternative
-    hunt: CapacitySearch
+    alternative: Alternative
+    capacity_search: CapacitySearch
     why: str
     resume_at: dt.datetime | None = None
 
     def change(self, record: RunRecord) -> RunRecord:
         """Write it down, so that every later task, try and process asks for the same."""
-        return replace(record, choice=self.choice, hunt=self.hunt)
+        return replace(record, alternative=self.alternative, capacity_search=self.capacity_search)
 
     def search_json(self) -> dict[str, Any]:
         """What the trigger tells a person: for what, since when, next check."""
         at = self.resume_at.timestamp() if self.resume_at is not None else 0.0
-        return {"what": f"capacity for {self.choice}", "since": self.hunt.since.timestamp(), "resume_at": at}
+        return {
+            "what": f"capacity for {self.alternative}",
+            "since": self.capacity_search.since.timestamp(),
+            "resume_at": at,
+        }
 
 
 def next_step(run: RunContext, record: RunRecord, error: TPUError) -> Step | None:
@@ -68,20 +72,20 @@ def next_step(run: RunContext, record: RunRecord, error: TPUError) -> Step | Non
     :param record: of the run, as this attempt knows it.
     :param error: why there is no TPU.
     """
-    refused = run.request.choice(record)
-    searching = record.hunt is not None and len(run.request.choices) > 1
+    refused = run.request.alternative(record)
+    searching = record.capacity_search is not None and len(run.request.alternatives) > 1
     if not isinstance(error, StockOut) and not (searching and isinstance(error, _NOT_THERE)):
         return None
     now = run.stores.runs.clock.now()
-    hunt, choice, wait = (record.hunt or CapacitySearch(now)).after(refused, run.request.choices)
+    search, alternative, wait = (record.capacity_search or CapacitySearch(now)).after(refused, run.request.alternatives)
     if not wait:
-        why = f"no capacity for {refused}; requesting {choice} next"
-        return Step(choice, hunt, f"{why}, which the grant has in the region of the data as well")
-    pause = hunt.pause(settings.retry_seconds() * FIRST_PAUSE)
+        why = f"no capacity for {refused}; requesting {alternative} next"
+        return Step(alternative, search, f"{why}, which the grant has in the region of the data as well")
+    pause = search.pause(settings.retry_seconds() * FIRST_PAUSE)
     until = first_of(record.lease.expires_at, run.request.closes(record))
     resume_at = min(now + dt.timedelta(seconds=pause), until)
-    waited = Wait(hunt.since, until).line(f"capacity for {choice}", now, (resume_at - now).total_seconds())
-    return Step(choice, hunt, waited, resume_at)
+    waited = Wait(search.since, until).line(f"capacity for {alternative}", now, (resume_at - now).total_seconds())
+    return Step(alternative, search, waited, resume_at)
 
 
 def explained(run: RunContext, error: TPUError) -> TPUError:

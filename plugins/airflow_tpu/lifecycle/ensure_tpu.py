@@ -142,7 +142,10 @@ def remember(
         return Ready(record, node)
     log.info("%s has been READY since %s (%s)", node.id, ready_at, source)
     record = run.stores.runs.update(
-        record, lambda now: replace(now.with_life(node.id, ready_at=ready_at, source=source), zone=node.zone, hunt=None)
+        record,
+        lambda now: replace(
+            now.with_life(node.id, ready_at=ready_at, source=source), zone=node.zone, capacity_search=None
+        ),
     )
     return Ready(record, node)
 

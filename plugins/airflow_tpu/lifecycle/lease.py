@@ -44,7 +44,7 @@ def take_lease(run: RunContext, holder: Holder) -> RunRecord:
     record = run.stores.runs.acquire(run.key, run.conf.zone, deadline, holder)
     log.info("lease of %s until %s: %s", record.key.name, record.lease.expires_at, run.stores.runs.uri(run.key))
     try:
-        if record.choice is None:
+        if record.alternative is None:
             permit = order.reserve(run.stores.reservations, snapshot, record, now)
         else:
             permit = _reserve_again(run, snapshot, record)
@@ -57,30 +57,31 @@ def take_lease(run: RunContext, holder: Holder) -> RunRecord:
 
 
 def _reserve_again(run: RunContext, snapshot: ProjectSnapshot, record: RunRecord) -> Permit:
-    """Reserve for a run that has searched before: what it asked for last, or else the first of its choices with room.
+    """Reserve for a run that has searched before: what it asked for last, or its first alternative with room.
 
     What a search has come to may have been taken by other runs by the time a person clears this one.
 
     :raises GrantError: none has room; the message is about the form's.
     """
     now, refused, request = run.clock.now(), list[GrantError](), run.request
-    again = [] if snapshot.living(record.key) is not None else [_anew(record, choice) for choice in request.choices]
+    others = () if snapshot.living(record.key) is not None else request.alternatives
+    again = [_anew(record, alternative) for alternative in others]
     for wanted in (record, *again):
         try:
             permit = request.order(wanted).reserve(run.stores.reservations, snapshot, wanted, now)
         except GrantError as error:
-            log.warning("no room for %s, trying the next choice: %s", request.choice(wanted), error)
+            log.warning("no room for %s, trying the next alternative: %s", request.alternative(wanted), error)
             refused.append(error)
             continue
         if wanted is not record:
-            run.stores.runs.update(record, partial(_anew, choice=request.choice(wanted)))
-            log.warning("the capacity search begins anew, with %s", request.choice(wanted))
+            run.stores.runs.update(record, partial(_anew, alternative=request.alternative(wanted)))
+            log.warning("the capacity search begins anew, with %s", request.alternative(wanted))
         return permit
     raise refused[min(1, len(again))]
 
 
-def _anew(record: RunRecord, choice: Alternative) -> RunRecord:
-    return replace(record, choice=choice, hunt=None)
+def _anew(record: RunRecord, alternative: Alternative) -> RunRecord:
+    return replace(record, alternative=alternative, capacity_search=None)
 
 
 def check_grant(run: RunContext, conf: str | Mapping[str, Any]) -> Permit:

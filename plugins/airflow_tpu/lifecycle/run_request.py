@@ -48,26 +48,26 @@ class RunRequest:
         return self.catalogue.types[self.conf.accelerator_type]
 
     @cached_property
-    def choices(self) -> tuple[Alternative, ...]:
+    def alternatives(self) -> tuple[Alternative, ...]:
         """Every TPU that would do, the one of the form first."""
         return alternatives(self.conf, self.grant, self.catalogue)
 
-    def choice(self, record: RunRecord | None) -> Alternative:
+    def alternative(self, record: RunRecord | None) -> Alternative:
         """Which TPU a run asks for now."""
-        return (record.choice if record is not None else None) or Alternative.asked(self.conf)
+        return (record.alternative if record is not None else None) or Alternative.asked(self.conf)
 
     def accelerator_of(self, record: RunRecord) -> AcceleratorType:
         """The type that a run has, in the catalogue."""
-        return self.catalogue.types[self.choice(record).accelerator_type]
+        return self.catalogue.types[self.alternative(record).accelerator_type]
 
-    def spec_of(self, choice: Alternative) -> TPUSpec:
+    def spec_of(self, alternative: Alternative) -> TPUSpec:
         """The TPU to ask for."""
         return TPUSpec(
             project_id=self.clients.tpu.endpoint.project_id,
-            zone=choice.zone,
-            accelerator_type=choice.accelerator_type,
-            runtime_version=choice.runtime_version,
-            tier=choice.tier,
+            zone=alternative.zone,
+            accelerator_type=alternative.accelerator_type,
+            runtime_version=alternative.runtime_version,
+            tier=alternative.tier,
             queued=self.conf.queued,
             internal_ips=self.conf.internal_ips,
         )
@@ -77,13 +77,13 @@ class RunRequest:
 
         :param record: of a run that may have come to ask for another TPU than the form does.
         """
-        storage, choice = self.clients.storage, self.choice(record)
+        storage, alternative = self.clients.storage, self.alternative(record)
         named = (self.conf.artifacts_uri, self.conf.script, self.conf.data_uri)
         locations = bucket_locations(storage, [uri for uri in named if uri.startswith("gs://")])
-        spec = self.spec_of(choice)
+        spec = self.spec_of(alternative)
         return Order(
             spec=spec,
-            accelerator=self.catalogue.types[choice.accelerator_type],
+            accelerator=self.catalogue.types[alternative.accelerator_type],
             grant=self.grant,
             bucket_locations=locations,
             paid_reason=self.conf.allow_paid_reason,

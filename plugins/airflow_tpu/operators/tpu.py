@@ -36,14 +36,14 @@ class CloudTPUCreateOperator(CloudTPUProvisionOperator):
         """Publish the link and describe the TPU."""
         record, node = found.record, found.node
         CloudTPUNodeLink.persist_node(context, node)
-        choice = replace(run.request.choice(record), zone=record.zone)
+        alternative = replace(run.request.alternative(record), zone=record.zone)
         ready_at = record.life(node.id).ready_at
-        self.log.info("TPU ready: %s, %s", node.id, choice)
+        self.log.info("TPU ready: %s, %s", node.id, alternative)
         return {
             "node": str(node),
-            "accelerator_type": choice.accelerator_type,
-            "zone": choice.zone,
-            "tier": str(choice.tier),
+            "accelerator_type": alternative.accelerator_type,
+            "zone": alternative.zone,
+            "tier": str(alternative.tier),
             "ready_at": ready_at.isoformat() if ready_at else None,
         }
 

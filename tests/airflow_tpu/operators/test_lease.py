@@ -122,35 +122,44 @@ def test_unreadable_number_is_not_held_against_the_run(run: Run, site: Site) -> 
     assert site.cloud.cloud.faults.unused() == []
 
 
-WALKED = Alternative("us-central1-a", "v5litepod-4", "v2-alpha-tpuv5-lite", Tier.SPOT)
+SEARCHED = Alternative("us-central1-a", "v5litepod-4", "v2-alpha-tpuv5-lite", Tier.SPOT)
 """Where a run has got to that has found no capacity anywhere else."""
 
 
 def walked(run: Run, runs: RunStore) -> None:
-    """A run that has tried all its choices, and asks for the last."""
+    """A run that has tried all its alternatives, and asks for the last."""
     run(CloudTPULeaseOperator, KEYS[0], tier="spot", on_stock_out="walk")
     tried = CapacitySearch(
-        now(), 1, (Alternative.asked(RunConf.parse({**FORM, "tier": "spot"}, load_catalogue())), WALKED)
+        now(), 1, (Alternative.asked(RunConf.parse({**FORM, "tier": "spot"}, load_catalogue())), SEARCHED)
     )
-    runs.update(runs.read(KEYS[0]), lambda record: replace(record.next_incarnation(), choice=WALKED, hunt=tried))
+    runs.update(
+        runs.read(KEYS[0]),
+        lambda record: replace(record.next_incarnation(), alternative=SEARCHED, capacity_search=tried),
+    )
 
 
-def use_up_what_it_walked_to(reservations: ReservationStore) -> None:
+def use_up_what_it_found(reservations: ReservationStore) -> None:
     """Others take all chips of that row."""
-    others = Reservation("others", "others", "v5litepod-64", Tier.SPOT, WALKED.zone, 64, now() + dt.timedelta(hours=1))
+    others = Reservation(
+        "others", "others", "v5litepod-64", Tier.SPOT, SEARCHED.zone, 64, now() + dt.timedelta(hours=1)
+    )
     reservations.take(others, lambda _: cast(Permit, None))
 
 
 def test_cleared_run_begins_its_search_anew(
     run: Run, runs: RunStore, reservations: ReservationStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A run whose last choice others have used up meanwhile asks for its first choice again, and says so."""
+    """A run whose last alternative others have used up meanwhile begins its search anew, and says so."""
     walked(run, runs)
-    use_up_what_it_walked_to(reservations)
+    use_up_what_it_found(reservations)
     run(CloudTPULeaseOperator, KEYS[0], tier="spot", on_stock_out="walk")
     record = runs.read(KEYS[0])
-    assert record.choice is not None
-    assert (record.choice.zone, record.choice.accelerator_type, record.hunt) == ("us-central1-f", "v2-8", None)
+    assert record.alternative is not None
+    assert (record.alternative.zone, record.alternative.accelerator_type, record.capacity_search) == (
+        "us-central1-f",
+        "v2-8",
+        None,
+    )
     (mine,) = [entry for entry in reservations.read().entries if entry.run == KEYS[0].name]
     assert (mine.zone, mine.accelerator_type) == ("us-central1-f", "v2-8")
     assert "begins anew, with spot v2-8 in us-central1-f" in caplog.text
@@ -162,15 +171,15 @@ def test_cleared_run_goes_on_where_its_search_was(run: Run, runs: RunStore) -> N
     before = runs.read(KEYS[0])
     run(CloudTPULeaseOperator, KEYS[0], tier="spot", on_stock_out="walk")
     after = runs.read(KEYS[0])
-    assert (after.choice, after.hunt) == (before.choice, before.hunt)
+    assert (after.alternative, after.capacity_search) == (before.alternative, before.capacity_search)
 
 
 def test_cleared_run_without_room_anywhere_is_refused(run: Run, runs: RunStore, reservations: ReservationStore) -> None:
-    """When no choice has room either, the refusal is about what the form asks for."""
+    """When no alternative has room either, the refusal is about what the form asks for."""
     run(CloudTPULeaseOperator, KEYS[0])
-    runs.update(runs.read(KEYS[0]), lambda record: replace(record.next_incarnation(), choice=WALKED))
+    runs.update(runs.read(KEYS[0]), lambda record: replace(record.next_incarnation(), alternative=SEARCHED))
     reservations.release(KEYS[0].digest)
-    use_up_what_it_walked_to(reservations)
+    use_up_what_it_found(reservations)
     for key in KEYS[1:]:
         run(CloudTPULeaseOperator, key)
     with pytest.raises(GrantViolation, match="1 asked and 5 held"):

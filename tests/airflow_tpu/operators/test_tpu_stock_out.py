@@ -63,10 +63,10 @@ def test_worker_slot_is_given_up(site: Site, create: Create, runs: RunStore, cap
     trigger = deferred.value.trigger
     assert isinstance(trigger, CloudTPUCapacityTrigger)
     assert deferred.value.method_name == "execute_again"
-    hunt = runs.read(KEY).hunt
-    assert hunt is not None
-    assert before <= hunt.since <= now()
-    assert trigger.search["resume_at"] > hunt.since.timestamp()
+    search = runs.read(KEY).capacity_search
+    assert search is not None
+    assert before <= search.since <= now()
+    assert trigger.search["resume_at"] > search.since.timestamp()
     assert "waiting for capacity for spot v2-8 in us-central1-f" in caplog.text
     assert site.nodes() == {}
 
@@ -106,7 +106,7 @@ def test_ready_tpu_ends_the_search(site: Site, create: Create, runs: RunStore) -
     with pytest.raises(TaskDeferred):
         create()
     assert create()["zone"] == ZONE
-    assert runs.read(KEY).hunt is None
+    assert runs.read(KEY).capacity_search is None
 
 
 def test_worker_that_may_not_defer_is_tried_again(site: Site, create: Create) -> None:
@@ -128,27 +128,27 @@ def test_fault_of_a_connection_leaves_the_tpu_to_the_teardown(
 
 
 def test_walk_moves_lease_and_reservation(site: Site, create: Create, runs: RunStore) -> None:
-    """The choice is in the lease, the reservation moves with it, and the TPU is where both say."""
+    """The alternative is in the lease, the reservation moves with it, and the TPU is where both say."""
     site.cloud.add_fault("tpu.operation", {"verb": "create"}, times=2, **NO_CAPACITY)
     done = create(on_stock_out="walk")
     record = runs.read(KEY)
     assert asked(site) == [ZONE, ZONE, "us-central1-a"]
-    assert record.choice is not None
-    assert (done["zone"], record.zone, record.choice.zone) == ("us-central1-a",) * 3
+    assert record.alternative is not None
+    assert (done["zone"], record.zone, record.alternative.zone) == ("us-central1-a",) * 3
     (entry,) = site.reservations.read().entries
     assert (entry.zone, entry.accelerator_type, entry.chips) == ("us-central1-a", "v5litepod-4", 4)
 
 
 def test_walk_waits_when_all_were_tried(site: Site, create: Create, runs: RunStore) -> None:
-    """After the last choice the task waits and begins again with the form's."""
+    """After the last alternative the task waits and begins again with the form's."""
     site.cloud.add_fault("tpu.operation", {"verb": "create"}, times=3, **NO_CAPACITY)
     with pytest.raises(TaskDeferred):
         create(on_stock_out="walk")
     record = runs.read(KEY)
     assert len(asked(site)) == 3
-    assert record.choice is not None
-    assert record.hunt is not None
-    assert (record.choice.zone, record.choice.tier, record.hunt.rounds) == (ZONE, "spot", 1)
+    assert record.alternative is not None
+    assert record.capacity_search is not None
+    assert (record.alternative.zone, record.alternative.tier, record.capacity_search.rounds) == (ZONE, "spot", 1)
     assert create(on_stock_out="walk")["zone"] == ZONE
 
 

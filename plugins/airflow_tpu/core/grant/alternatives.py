@@ -1,6 +1,6 @@
 """The capacity search: which allowances of the grant to try next when a zone has no capacity.
 
-Only what costs nothing more is a choice: a row of the grant in the data's region (traffic between regions is billed),
+Only what costs nothing more is one: a row of the grant in the data's region (traffic between regions is billed),
 with a type of as many chips and an image that runs on it.
 """
 
@@ -52,7 +52,7 @@ class CapacitySearch:
     """A search for capacity that has not ended yet.
 
     :param since: when the first create was refused.
-    :param rounds: how often all choices have been tried.
+    :param rounds: how often all alternatives have been tried.
     :param tried: what has been tried in this round.
     """
 
@@ -60,18 +60,20 @@ class CapacitySearch:
     rounds: int = 0
     tried: tuple[Alternative, ...] = ()
 
-    def after(self, refused: Alternative, choices: Sequence[Alternative]) -> tuple[CapacitySearch, Alternative, bool]:
+    def after(
+        self, refused: Alternative, alternatives: Sequence[Alternative]
+    ) -> tuple[CapacitySearch, Alternative, bool]:
         """Choose what to request after one more refusal.
 
         :param refused: what had no capacity.
-        :param choices: every TPU that the run can use, in the order in which they are tried.
-        :return: the search so far, the next choice, and whether to wait before it because all have been tried.
+        :param alternatives: every TPU that the run can use, in the order in which they are tried.
+        :return: the search so far, the next alternative, and whether to wait before it because all have been tried.
         """
         tried = (*self.tried, refused)
-        for choice in choices:
-            if choice not in tried:
-                return replace(self, tried=tried), choice, False
-        return replace(self, tried=(), rounds=self.rounds + 1), choices[0], True
+        for alternative in alternatives:
+            if alternative not in tried:
+                return replace(self, tried=tried), alternative, False
+        return replace(self, tried=(), rounds=self.rounds + 1), alternatives[0], True
 
     def pause(self, first: float) -> float:
         """Seconds to wait before the next round; they grow to six times the first pause.
@@ -89,7 +91,7 @@ def alternatives(conf: RunConf, grant: Grant, catalogue: Catalogue) -> tuple[Alt
     asked = Alternative.asked(conf)
     if not conf.searches_capacity:
         return (asked,)
-    others = (choice for row in grant.allowances for choice in _of_row(row, conf, catalogue))
+    others = (alternative for row in grant.allowances for alternative in _of_row(row, conf, catalogue))
     return tuple(dict.fromkeys((asked, *others)))
 
 

@@ -107,8 +107,8 @@ class RunRecord:
     :param attempt_at: when it was started, None if nobody noted it.
     :param spent: what the run has used of its budget of interruptions.
     :param lives: what is known of each incarnation, by node id.
-    :param choice: which TPU is asked for, None for the one of the form.
-    :param hunt: the search for capacity, None while there is none.
+    :param alternative: which TPU is asked for, None for the one of the form.
+    :param capacity_search: the search for capacity, None while there is none.
     """
 
     key: RunKey
@@ -120,8 +120,8 @@ class RunRecord:
     attempt_at: dt.datetime | None = None
     spent: Spent = field(default_factory=Spent)
     lives: Mapping[str, Life] = field(default_factory=dict)
-    choice: Alternative | None = None
-    hunt: CapacitySearch | None = None
+    alternative: Alternative | None = None
+    capacity_search: CapacitySearch | None = None
 
     @property
     def node_id(self) -> str:

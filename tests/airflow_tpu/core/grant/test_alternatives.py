@@ -52,11 +52,11 @@ def conf(catalogue: Catalogue, **fields: Any) -> RunConf:
 
 def found(catalogue: Catalogue, *rows: dict[str, Any], **fields: Any) -> list[str]:
     """Choices in words, in their order."""
-    return [str(choice) for choice in alternatives(conf(catalogue, **fields), grant(*rows), catalogue)]
+    return [str(alternative) for alternative in alternatives(conf(catalogue, **fields), grant(*rows), catalogue)]
 
 
 def test_rows_in_the_region_with_as_many_chips(catalogue: Catalogue) -> None:
-    """The form's choice comes first, then the rows of the grant in their order; another region is no choice."""
+    """The form's alternative comes first, then the rows of the grant in their order; another region is none."""
     assert found(catalogue, *ROWS) == [
         "spot v2-8 in us-central1-f",
         "on-demand v2-8 in us-central1-f",
@@ -85,12 +85,12 @@ def test_image_of_another_generation_follows_only_from_a_default(catalogue: Cata
         if name != kinds["v2-8"].default_runtime and name not in catalogue.runtime_versions("v5e") and "pod" not in name
     )
     kept = alternatives(conf(catalogue, runtime_version=wanted), grant(*ROWS), catalogue)
-    assert "v5litepod-4" not in {choice.accelerator_type for choice in kept}
-    assert {choice.runtime_version for choice in kept} == {wanted}
+    assert "v5litepod-4" not in {alternative.accelerator_type for alternative in kept}
+    assert {alternative.runtime_version for alternative in kept} == {wanted}
     free = alternatives(conf(catalogue), grant(*ROWS), catalogue)
     runs = [
-        choice.runtime_version in catalogue.runtime_versions(kinds[choice.accelerator_type].generation)
-        for choice in free
+        alternative.runtime_version in catalogue.runtime_versions(kinds[alternative.accelerator_type].generation)
+        for alternative in free
     ]
     assert all(runs)
 
@@ -98,21 +98,21 @@ def test_image_of_another_generation_follows_only_from_a_default(catalogue: Cata
 A, B, C = (Alternative("us-central1-f", kind, "image", Tier.SPOT) for kind in ("v2-8", "v3-8", "v5litepod-4"))
 
 
-def test_hunt_tries_all_then_waits_and_starts_over() -> None:
-    """Each choice is asked for once in a round; after the last one it is waited, and the first is next."""
-    hunt, choice = CapacitySearch(NOW), A
+def test_capacity_search_tries_all_then_waits_and_starts_over() -> None:
+    """Each alternative is asked for once in a round; after the last one it is waited, and the first is next."""
+    search, alternative = CapacitySearch(NOW), A
     seen = []
     for _ in range(6):
-        hunt, choice, wait = hunt.after(choice, [A, B, C])
-        seen.append((choice.accelerator_type, wait))
+        search, alternative, wait = search.after(alternative, [A, B, C])
+        seen.append((alternative.accelerator_type, wait))
     assert seen == [("v3-8", False), ("v5litepod-4", False), ("v2-8", True)] * 2
-    assert (hunt.rounds, hunt.since) == (2, NOW)
+    assert (search.rounds, search.since) == (2, NOW)
 
 
-def test_hunt_that_begins_elsewhere_comes_round() -> None:
-    """A run that was preempted where it had walked to tries the form's choice next."""
-    _, choice, wait = CapacitySearch(NOW).after(C, [A, B, C])
-    assert (choice, wait) == (A, False)
+def test_capacity_search_that_begins_elsewhere_comes_round() -> None:
+    """A run that was preempted at another alternative tries the form's alternative next."""
+    _, alternative, wait = CapacitySearch(NOW).after(C, [A, B, C])
+    assert (alternative, wait) == (A, False)
 
 
 @pytest.mark.parametrize(("rounds", "pause"), [(1, 300.0), (2, 450.0), (3, 675.0), (20, 1800.0)])
@@ -123,5 +123,5 @@ def test_pauses_grow_to_a_limit(rounds: int, pause: float) -> None:
 
 def test_json_form_reads_back_equal() -> None:
     """It survives the lease object."""
-    hunt, _, _ = CapacitySearch(NOW).after(A, [A, B])
-    assert json_form.from_json(CapacitySearch, json.loads(json.dumps(json_form.to_json(hunt)))) == hunt
+    search, _, _ = CapacitySearch(NOW).after(A, [A, B])
+    assert json_form.from_json(CapacitySearch, json.loads(json.dumps(json_form.to_json(search)))) == search

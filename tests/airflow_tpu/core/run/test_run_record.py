@@ -22,8 +22,8 @@ def test_json_form_reads_back_equal() -> None:
     """Everything survives the object in the bucket, through real JSON text."""
     record = RECORD.next_incarnation().next_attempt("train-1").with_life("train-1", ready_at=NOW, source=TimeSource.API)
     record = record.next_attempt("train-1", NOW).renewed("token-2", NOW, Holder(NOW, 1, "http://composer"))
-    choice = Alternative("us-central1-a", "v3-8", "image", Tier.ON_DEMAND)
-    record = replace(record, choice=choice, hunt=CapacitySearch(NOW, 2, (choice,)))
+    alternative = Alternative("us-central1-a", "v3-8", "image", Tier.ON_DEMAND)
+    record = replace(record, alternative=alternative, capacity_search=CapacitySearch(NOW, 2, (alternative,)))
     assert RUN_RECORD_FORM.from_json(json.loads(json.dumps(RUN_RECORD_FORM.to_json(record)))) == record
 
 
