@@ -48,10 +48,7 @@ def grant_of(letter: Letter, facts: Facts, generations: Generations) -> Grant:
     :raises GrantError: with every fault.
     """
     if not letter.allowances:
-        problem = "no row was found in it; paste the whole text of the mail, not a picture or a link"
-        raise GrantError(
-            [Fault("letter", "", problem, ("64 spot Cloud TPU v6e chips in zone us-east1-d",))], "the letter"
-        )
+        raise GrantError(_no_rows(letter), "the letter")
     mapping: dict[str, Any] = {
         "project_id": facts.project_id,
         "project_number": facts.project_number,
@@ -63,6 +60,14 @@ def grant_of(letter: Letter, facts: Facts, generations: Generations) -> Grant:
     }
     days = facts.days if facts.days is not None else letter.days
     return Grant.parse(mapping if days is None else {**mapping, "days": days}, generations)
+
+
+def _no_rows(letter: Letter) -> list[Fault]:
+    """Why a letter gives no row: each that was found and not understood."""
+    found = [Fault("letter", row.text, f"NOT UNDERSTOOD: {row.reason}") for row in letter.unparsed]
+    problem = "no row in it is certain" if found else "no row was found in it"
+    advice = f"{problem}; paste the whole text of the mail, not a picture or a link"
+    return [*found, Fault("letter", "", advice, ("64 spot Cloud TPU v6e chips in zone us-east1-d",))]
 
 
 def grant_text(grant: Grant, letter: Letter) -> str:

@@ -36,6 +36,9 @@ class UnparsedRow:
     text: str
     reason: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", " ".join(self.text.split()))
+
     def __str__(self) -> str:
         return f"{self.text!r}: {self.reason}"
 
