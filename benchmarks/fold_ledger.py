@@ -1,4 +1,4 @@
-"""How long the report over a large ledger takes: reading, folding and writing 10,000 incarnations.
+"""Measure how long the report over a large ledger takes: reading, folding and writing 10,000 incarnations.
 
 Run ``python benchmarks/fold_ledger.py [incarnations]``; the fold alone is to stay below two seconds.
 """
@@ -29,7 +29,7 @@ LIMIT_SECS = 2.0
 
 
 def ledger(count: int) -> list[bytes]:
-    """Objects of so many incarnations over ninety days, some over midnight, some preempted at once."""
+    """Make the objects of ``count`` incarnations over ninety days, some over midnight, some preempted at once."""
     return [content for number in range(count) for content in incarnation(number)]
 
 
@@ -70,7 +70,7 @@ def timed(name: str, work: Callable[[], T]) -> tuple[T, float]:
 
 
 def main() -> int:
-    """Time each step; 1 if the fold is slower than it may be."""
+    """Time each step; return 1 if the fold is slower than the limit."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     catalogue = Catalogue.load(ROOT / "include" / "catalogue")
     objects = ledger(count)

@@ -1,4 +1,4 @@
-"""How old a line of the training is when it can first be seen: in Airflow's REST API, and in its log page.
+"""Measure how old a line of the training is when it can first be seen: in Airflow's REST API, and on its log page.
 
 Run ``python benchmarks/log_lag.py [--refresh 1] [--seconds 60]``. It starts a whole Airflow of its own, trains twice on
 a TPU of the local cloud, and reads the log of the task ``train`` meanwhile: as the log page does it, but four times a
@@ -48,7 +48,7 @@ WATCH = """() => {
 TALL = 4000
 
 Sightings = dict[float, float]
-"""When a line was printed, and when it was first seen, both in Unix seconds."""
+"""By the time a line was printed, the time it was first seen, both in Unix seconds."""
 
 
 @contextlib.contextmanager
@@ -66,7 +66,7 @@ def airflow(folder: Path, refresh: int) -> Iterator[tuple[Stack, BackgroundCloud
 
 
 def read(run: TrainingRun, over: Event) -> Sightings:
-    """Read the whole log again and again, as the page does; a line of the handover is found by -1."""
+    """Read the whole log again and again, as the page does; the key -1 is the line of the handover."""
     seen: Sightings = {}
     path = f"{run.client.url}{run.path}/taskInstances/train/logs/1"
     headers = {"Accept": "application/x-ndjson", "Authorization": f"Bearer {run.client.token}"}
@@ -123,7 +123,7 @@ def show(what: str, seen: Sightings) -> None:
 
 
 def phases(seen: Sightings) -> dict[str, set[float]]:
-    """Who followed when which line was printed; those of the time between the two are seen when the second begins."""
+    """Sort the lines by who followed when they were printed; those in between are seen when the second one begins."""
     handover = seen.pop(LET_GO, 0.0)
     if not handover:
         return {"followed by the worker": set(seen)}
@@ -136,7 +136,7 @@ def phases(seen: Sightings) -> dict[str, set[float]]:
 
 
 def main() -> None:
-    """Both ways to follow."""
+    """Measure both ways to follow a log: in the worker, and handed over to the triggerer."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--refresh", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=60.0)

@@ -1,9 +1,9 @@
-"""What a preemption costs a training: work done again and time spent saving, against the optimum of Young and Daly.
+"""Measure what a preemption costs: work done again and time spent saving, against the optimum of Young and Daly.
 
 Run ``python benchmarks/lost_work.py [--mtbf 16] [--save 0.2] [--interval 2.5] [--preemptions 16]``. A run on machines
 that vanish with their disks, its checkpoints mirrored into a bucket of the local cloud; the times between preemptions
-are those of an exponential distribution. All times are scaled: an hour between preemptions is some seconds here, and so
-is the mirror's look, which is 5 s in production. Once without a notice, once with one, which the stop command hands on.
+are those of an exponential distribution. All times are scaled: an hour between preemptions is some seconds here, and
+the mirror looks every 0.05 s instead of every 5 s. Once without a notice, once with one, as a stop command.
 
 The yardstick: with checkpoints of cost C and failures every M seconds, the expected waste of the best interval (J. W.
 Young, CACM 17(9), 1974; J. T. Daly, FGCS 22(3), 2006, without restart time). The goal is below 1.2 times that.
@@ -128,12 +128,12 @@ def end(run: MirroredRun, ref: RunRef, notice: bool) -> float:
 
 
 def rows(journal: Path) -> list[dict[str, Any]]:
-    """Everything that has been noted; the last line may be torn."""
+    """Return the rows of the journal; its last line may be torn."""
     return [json.loads(line) for line in journal.read_text().splitlines() if line.endswith("}")]
 
 
 def begin(journal: Path, attempt: int) -> float:
-    """When an attempt has begun its work; it is waited for."""
+    """Wait for the first step of an attempt; return when it was, in Unix seconds."""
     return float(until(lambda: next((row["at"] for row in rows(journal) if row["attempt"] == attempt), 0.0), 60.0))
 
 
@@ -171,7 +171,7 @@ def show(name: str, result: Cost) -> None:
 
 
 def main() -> int:
-    """Both series; 1 if the goal is missed."""
+    """Run both series; return 1 if the goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mtbf", type=float, default=16.0)
     parser.add_argument("--save", type=float, default=0.2)

@@ -1,4 +1,4 @@
-"""How long a large ledger takes to read from Cloud Storage, here the local cloud's: two objects an incarnation.
+"""Measure how long a large ledger takes to read from Cloud Storage (the local cloud's): two objects an incarnation.
 
 Run ``python benchmarks/read_ledger.py [incarnations]``. Against Google each request takes some ten milliseconds more;
 the readers work side by side, and the usage page reads each object once per process.

@@ -11,7 +11,7 @@
 | `verdict` | makes a run in which a task has failed a failed run |
 
 The pages of TPU and artifacts are *Extra Links* in the details of a task; all TPUs are in *Browse, TPU usage*.
-To stop a run mark `train` as failed: its TPU is deleted. To go on, clear `train`.
+To stop a run mark `train` as failed: its TPU is deleted. To continue, clear `train`.
 """
 
 from __future__ import annotations

@@ -19,14 +19,14 @@ SECONDS = 20.0
 
 
 def main(part: str) -> int:
-    """0 if the part works, else 1 and a word about it."""
+    """Print what is wrong with the part, if anything; return 0 if it works, else 1."""
     problem = worker() if part == "worker" else heartbeat(part)
     sys.stdout.write(f"{problem or f'{part} is healthy'}\n")
     return 1 if problem else 0
 
 
 def heartbeat(part: str) -> str:
-    """What is wrong with a part by the api-server's account."""
+    """Ask the api-server about a part; return what is wrong, empty if nothing."""
     try:
         with urllib.request.urlopen(HEALTH, timeout=SECONDS) as answer:
             health = json.load(answer)
@@ -37,7 +37,7 @@ def heartbeat(part: str) -> str:
 
 
 def worker() -> str:
-    """What is wrong with the Celery worker: it has to answer through Redis."""
+    """Ping the Celery worker through Redis; return what is wrong, empty if nothing."""
     from celery import Celery  # type: ignore[import-untyped]
 
     name = f"celery@{socket.gethostname()}"

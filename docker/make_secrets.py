@@ -43,7 +43,7 @@ def main(directory: str) -> None:
 
 
 def given(name: str) -> str:
-    """What the environment says, or a new secret."""
+    """Return the value that the environment gives, or a new secret."""
     return os.environ.get(name) or token()
 
 
@@ -53,7 +53,7 @@ def token() -> str:
 
 
 def redis_conf(password: str) -> str:
-    """Redis keeps its queue over a restart and answers nobody without the password, which no command line shows."""
+    """Return the configuration: the queue outlives a restart; the password is required, and on no command line."""
     return f"requirepass {password}\ndir /data\nappendonly yes\n"
 
 

@@ -37,7 +37,7 @@ airflow_environment() {
     export AIRFLOW__API__HOST=127.0.0.1
     export AIRFLOW__API__PORT=$AIRFLOW_PORT
     export AIRFLOW__API__WORKERS=1
-    # An open page asks again after so many seconds; with Airflow's 3 the log would be seen later than it is there.
+    # Seconds until an open page asks again; with Airflow's default of 3 the log page would lag behind the log.
     export AIRFLOW__API__AUTO_REFRESH_INTERVAL=1
     # The log has commands to copy, which are longer than a line.
     export AIRFLOW__API__DEFAULT_WRAP=True

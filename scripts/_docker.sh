@@ -20,7 +20,7 @@ ensure_docker() {
     if ! { command -v docker >/dev/null && find_compose; }; then
         may_install || die "docker and docker compose are needed." "Debian:  sudo apt-get install docker.io docker-compose"
         apt_install docker.io docker-compose iptables || die "apt-get install docker.io docker-compose failed."
-        find_compose || die "docker compose does not run."
+        find_compose || die "docker compose is installed, but does not run." "Look why:  docker compose version"
     fi
     docker info >/dev/null 2>&1 || start_engine
     step "$(docker version --format 'Docker engine {{.Server.Version}}'), ${COMPOSE[*]} $("${COMPOSE[@]}" version --short)"
@@ -29,7 +29,8 @@ ensure_docker() {
 # An engine of our own, where none runs and root may start one; it ends with the test, and its images with it.
 start_engine() {
     local tries
-    { [ "$(id -u)" = 0 ] && command -v dockerd >/dev/null; } || die "No Docker engine answers, and only root can start one."
+    { [ "$(id -u)" = 0 ] && command -v dockerd >/dev/null; } ||
+        die "No Docker engine answers." "Start one:  sudo systemctl start docker" "or run this script as root, which starts one of its own."
     step "Starting a Docker engine (log: $WORK/dockerd.log)"
     dockerd --data-root "$WORK/docker" --exec-root "$WORK/exec" --pidfile "$WORK/dockerd.pid" \
         --host "unix://$WORK/docker.sock" >"$WORK/dockerd.log" 2>&1 &
@@ -62,7 +63,8 @@ build_standins() {
 }
 
 import_debian() {
-    command -v debootstrap >/dev/null || { may_install && apt_install debootstrap; } || die "debootstrap is needed."
+    command -v debootstrap >/dev/null || { may_install && apt_install debootstrap; } ||
+        die "debootstrap is needed." "Debian:  sudo apt-get install debootstrap"
     step "Making a Debian ($SUITE) for the stand-in images (two minutes)"
     debootstrap --variant=minbase --include=ca-certificates,curl,dumb-init,python3,python3-venv \
         "$SUITE" "$WORK/debian" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$WORK/debootstrap.log" 2>&1 ||
@@ -73,7 +75,7 @@ import_debian() {
     rm -rf "$WORK/debian"
 }
 
-# Only where the engine is not ours, which takes all of its images with it.
+# Only where the engine is the machine's: one of our own takes all of its images with it.
 remove_images() {
     [ -z "${ENGINE:-}" ] || return 0
     docker image rm --force "airflow-tpu:$1" "airflow-tpu-localcloud:$1" >/dev/null 2>&1 || true

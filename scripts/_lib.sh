@@ -13,7 +13,7 @@ say() { printf '%s\n' "$*"; }
 
 step() { printf '==> %s\n' "$*"; }
 
-# die WHAT [WHAT TO DO ...]: the last words of a script, on standard error, one argument a line.
+# die WHAT [WHAT TO DO ...]: prints an error to standard error, one argument a line, and ends the script.
 die() {
     printf 'error: %s\n' "$1" >&2
     shift
@@ -91,7 +91,7 @@ apt_install() {
     fi
 }
 
-# Installs the packages that a function prints where that is allowed (root, apt-get), else says what it is like without.
+# Installs the packages that a function prints where that is allowed (root, apt-get), else says what does not work without.
 install_or_say() {
     local -a missing
     mapfile -t missing < <("$1")
@@ -100,7 +100,7 @@ install_or_say() {
         return 0
     fi
     say "note: missing ${missing[*]}: $2"
-    say "      To have them:  sudo apt-get install ${missing[*]}"
+    say "      Install with:  sudo apt-get install ${missing[*]}"
 }
 
 ensure_servers() { install_or_say missing_servers "the tests in tests/airflow will fail."; }

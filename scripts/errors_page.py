@@ -41,7 +41,7 @@ ADVICE = {
     "AccessDenied": "The message says whether a TPU may be alive. Enable the Cloud TPU API, give the account the role TPU Admin, check the zone and the billing account.",
     "RateLimited": "Nothing to do; start fewer runs in the same minute if it keeps happening.",
     "TransientError": "Nothing to do.",
-    "NameTaken": "Somebody made a resource of this name by hand. Delete or rename that one.",
+    "NameTaken": "The resource was made by hand or by another program. Delete it, or give it another name.",
     "ResourceNotFound": "Mostly handled inside. If you see it, the name, the zone or the project is wrong.",
     "TPULost": RECREATED,
     "TPUPreempted": f"{RECREATED} On-demand rows of the grant are not preempted.",
@@ -124,7 +124,7 @@ def page() -> str:
 
 
 def said_row(code: int, text: str, reason: str) -> str:
-    """A text of the API, and what becomes of it."""
+    """Return the row of one text of the API: the error that it becomes, and what to do."""
     error = classify(code, text, reason)
     advice = str(error).rpartition("). ")[2] if not isinstance(error, errors.ConfigError) else NO_SUBNET
     return f"| {text} | `{type(error).__name__}` | {advice} |"
@@ -154,7 +154,7 @@ API = [
     "",
     "## What the Cloud TPU API says",
     "",
-    "Google documents none of its texts. These are known from reports; search for a few words of yours. A text that is not listed is judged by",
+    "Google documents none of its texts. These are known from reports; search for a few words of your message. A text that is not listed is judged by",
     "its code, and the whole text with its `[EID: ...]`, which Google's support asks for, is in the message.",
     "",
     "| the API says | error | what to do |",

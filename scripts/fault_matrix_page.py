@@ -1,9 +1,8 @@
-"""Write docs/fault-matrix.md: what was seen when every trouble was tried in every phase.
+"""Write docs/fault-matrix.md: the outcome of each fault in each phase of a run.
 
 Usage: ``fault_matrix_page.py CELLS.xml CELLS.jsonl KILLS.xml... > docs/fault-matrix.md``, as ``scripts/soak`` does.
 The XML files are pytest's reports (which cells passed), the other is what each run has left (how many tries and TPUs it
-took). Which cells there are, and why others make no sense, is said by tests/faults/cells.py; a test compares the page
-with it.
+took). tests/faults/cells.py has the cells, and why others make no sense; a test compares the page with it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LETTERS = {reason: f"({letter})" for letter, reason in zip("abcdefghijklmnop", R
 
 
 def outcomes(report: str) -> dict[str, str]:
-    """Word of each cell in pytest's report, by its name.
+    """Return the outcome of each cell in pytest's report, by its name.
 
     :param report: JUnit XML.
     """
@@ -53,9 +52,9 @@ def _word(name: str, tags: set[str]) -> str:
 def page(words: Mapping[str, str], effort: Mapping[str, str], circumstances: str) -> str:
     """The whole page.
 
-    :param words: what came of each cell.
-    :param effort: what each cell took, in words.
-    :param circumstances: when, of what and on what.
+    :param words: outcome of each cell.
+    :param effort: tries and TPUs that each cell took.
+    :param circumstances: date, commit and versions.
     """
     legend = [f"- **{letter}** {reason}" for reason, letter in LETTERS.items()]
     refusals = [f"- *{cell.id}*: the log says “{text}”" for cell, text in FAILING.items()]
@@ -111,7 +110,7 @@ def _counted(words: Mapping[str, str]) -> str:
 
 
 def read(text: str) -> dict[Cell, str]:
-    """What a page says of each cell: its word, or a dash with the letter of the reason."""
+    """Read back what a page says of each cell: its outcome, or a dash with the letter of the reason."""
     lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     tables = [line for line in lines if line[0] in (*WHAT, *KILLS)]
     return {Cell(where, line[0]): entry for line in tables for where, entry in zip(WHERE, line[1:], strict=True)}

@@ -1,9 +1,9 @@
-"""Run a command that logs Airflow's JSON lines and tell its story to a person; keep every line in a file.
+"""Run a command that logs Airflow's JSON lines, print what a person wants to see, and keep every line in a file.
 
-Usage: ``narrate.py LOG_FILE COMMAND ...``. Shown are the beginning of each task, what this project's own code and the
-training script say, and every warning, error and exception of anybody. Ends with the command's exit code. A TERM
-signal is passed on to the command, and followed by KILL if that does not end it: Airflow takes TERM for the failure of
-one task, and would go on with the next.
+Usage: ``narrate.py LOG_FILE COMMAND ...``. Prints the beginning of each task, what this project's own code and the
+training script log, and every warning, error and exception. Ends with the command's exit code. A TERM signal is passed
+on to the command, and followed by KILL if that does not end it: Airflow takes TERM for the failure of one task, and
+would start the next.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 
 OURS = re.compile(r"(^|\.)airflow_tpu(\.|$)")
 TASK_STARTS = re.compile(r"^\[DAG TEST\] starting task_id=(?P<task>\S+)")
-# Marks for Airflow's log page, which folds what lies between them.
+# Marks for Airflow's log page, which folds the lines between them.
 FOLD = re.compile(r"::(end)?group::")
 LOUD = frozenset({"warning", "error", "critical"})
-# Said every second while a task waits for its next try.
+# Logged every second while a task waits for its next try.
 WAITING = "No tasks to run."
 # dag.test() runs without the process that makes a DAG's assets known; the events are there all the same.
 UNKNOWN_ASSET = re.compile(
@@ -45,7 +45,7 @@ def main(log_file: str, *command: str) -> int:
 
 
 def end_with_us(child: subprocess.Popen[str]) -> None:
-    """Hand a TERM signal on, and KILL after a grace period."""
+    """Pass a TERM signal on, and send KILL after a grace period."""
 
     def terminate(*_: object) -> None:
         child.terminate()
@@ -56,14 +56,14 @@ def end_with_us(child: subprocess.Popen[str]) -> None:
 
 
 def keep(lines: Iterable[str], write: Callable[[str], object]) -> Iterator[str]:
-    """Pass the lines on after writing them away."""
+    """Write each line, then pass it on."""
     for line in lines:
         write(line)
         yield line
 
 
 def narrate(lines: Iterable[str], elapsed: Callable[[], float]) -> Iterator[str]:
-    """The story, line by line; what is not one of Airflow's JSON records is a program's own output and is shown."""
+    """Yield the lines to show; what is not one of Airflow's JSON records is a program's own output and is shown."""
     last = ""
     for line in lines:
         record = parse(line)
@@ -83,7 +83,7 @@ def parse(line: str) -> dict[str, Any] | None:
 
 
 def tell(record: dict[str, Any]) -> str:
-    """What to show of one record; empty means nothing."""
+    """Return what to show of one record; empty means nothing."""
     event = str(record["event"])
     start = TASK_STARTS.match(event)
     if start:

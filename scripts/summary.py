@@ -1,4 +1,4 @@
-"""Say what a run of the demo did, and check it against the local cloud's own billing meter.
+"""Print what a run of the demo did, and check it against the local cloud's own billing meter.
 
 Usage: ``summary.py OUTCOME_JSON METER_JSON ENDPOINTS_JSON BUCKET``. The first file is from run_dag.py, the second from
 ``localcloud meter``, which counts READY seconds without knowing the product. Exit code 0 means: the DAG run succeeded,
@@ -100,7 +100,7 @@ def open_store(endpoints: dict[str, Any], bucket_name: str) -> Store:
 
 
 def join(store: Store, meter: dict[str, Any]) -> list[Life]:
-    """Bring ledger and meter together by node id."""
+    """Join ledger and meter by node id."""
     opened = {event["node_id"]: event for event in store.json("/opened.json")}
     closed = {event["node_id"]: event for event in store.json("/closed.json")}
     bills = {node["name"].rpartition("/")[2]: node for node in meter["nodes"]}
@@ -109,7 +109,7 @@ def join(store: Store, meter: dict[str, Any]) -> list[Life]:
 
 
 def find_faults(outcome: dict[str, Any], lives: list[Life], accuracy: list[float]) -> Iterator[str]:
-    """Everything that is not as it should be after a good run."""
+    """Yield everything that is not as it should be after a good run."""
     if outcome["state"] != "success":
         yield f"the DAG run ended as {outcome['state']}"
     if not any(life.meter_seconds for life in lives):

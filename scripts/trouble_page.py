@@ -39,7 +39,7 @@ class Row:
     :param sources: public reports of it.
     :param does: what this project does.
     :param tests: tests that prove it, as pytest names them.
-    :param why_not: why there is none; empty if there is.
+    :param why_not: why there is no test; empty if there is one.
     """
 
     name: str

@@ -63,7 +63,7 @@ def tail(prices: list[Row], read: str) -> list[str]:
 
 
 def head(generations: list[Row]) -> list[str]:
-    """What is said above the types."""
+    """The text above the table of types."""
     *others, last = [row["generation"] for row in generations if row["number_per_chip"] == "2"]
     by_cores = f"grant counts *chips*, but the name of a {', '.join(others)} or {last} counts their *cores*: a v4-8"
     return [*TITLE, f"{by_cores} has 4 chips. Types with", *HEAD]
@@ -74,14 +74,14 @@ TITLE = [
     "",
     "<!-- Written by scripts/types_page.py from include/catalogue/; do not edit. -->",
     "",
-    "What a run may ask for where a row of the grant covers it; `airflow-tpu grant check` says whether one does. A",
+    "The TPUs that a run can ask for if a row of the grant covers them; `airflow-tpu grant check` says which are. A",
 ]
 HEAD = [
     "more than one VM are refused for now.",
     "",
-    "An empty *Runtime version* in the form is the one with TensorFlow; the plain one is for everything else. How to",
-    "replace these tables, and to compare them with Google's lists, is said in [grant.md](grant.md#types-zones-and-",
-    "prices).",
+    "An empty *Runtime version* in the form is the one with TensorFlow; the plain one is for everything else.",
+    "[grant.md](grant.md#types-zones-and-prices) says how to replace these tables, and to compare them with Google's",
+    "lists.",
     "",
     "| type | chips | VMs | topology | runtime version with TensorFlow | plain runtime version |",
     "|---|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""Wait until Airflow's processes report healthy and a DAG can be triggered, with a line for each thing that turns up.
+"""Wait until Airflow's processes report healthy and a DAG can be triggered; print a line for each one that is up.
 
 Usage: ``wait_healthy.py BASE_URL SECONDS DAG_ID``
 """
@@ -36,7 +36,7 @@ def main(base_url: str, seconds: str, dag_id: str) -> int:
 
 
 def healthy(base_url: str, dag_id: str) -> Iterator[str]:
-    """Name what works now."""
+    """Yield the names of the parts that work now."""
     health = get(f"{base_url}/api/v2/monitor/health")
     if health is None:
         return

@@ -1,4 +1,4 @@
-"""What an error means for the TPU: stated by whoever knows whether there is one.
+"""What an error means for the TPU: stated by the code that knows whether there is one.
 
 The code that finds a wrong field is the same before a TPU is asked for, while one trains, and in the command line. So
 an error has no consequence of its own: the call or the task that it ends states it, and the innermost statement stays.

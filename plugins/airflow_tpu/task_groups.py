@@ -1,4 +1,4 @@
-"""The shape that every DAG with a TPU needs, written once.
+"""The tasks that every DAG with a TPU needs, and their order.
 
 ``lease (setup) >> create >> your tasks >> delete (teardown of lease)``. A create that is itself the setup would, when
 it fails half-way, take its teardown with it and leak the TPU; ``dagrun_timeout`` skips teardowns: do not set it.
@@ -68,7 +68,7 @@ def tpu_session(conf: str | Mapping[str, Any], **arguments: Any) -> Iterator[TPU
         retry_delay=timedelta(seconds=30),
         retry_exponential_backoff=True,
         max_retry_delay=timedelta(minutes=10),
-        # An alias: a plain asset that somebody else has defined differently would keep the teardown from starting.
+        # An alias: a plain asset that another DAG has defined differently would keep the teardown from starting.
         outlets=[AssetAlias(USAGE_ASSET)],
         **common,
     )

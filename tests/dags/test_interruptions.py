@@ -147,8 +147,11 @@ def test_stock_out_is_walked_around(cloud: BackgroundCloud, run_dag: Run) -> Non
     outcome = run_dag(provisioning="node", on_stock_out="walk", tier="spot", accelerator_type="v2-8")
     assert outcome.state == "success", outcome.log[-4000:]
     assert set(outcome.tries.values()) == {1}
-    assert "no spot v2-8 in us-central1-f to be had, so on-demand v2-8 in us-central1-f is asked for" in outcome.log
-    assert "no on-demand v2-8 in us-central1-f to be had, so spot v5litepod-4 in us-central1-a is asked" in outcome.log
+    assert "no capacity for spot v2-8 in us-central1-f; requesting on-demand v2-8 in us-central1-f next" in outcome.log
+    assert (
+        "no capacity for on-demand v2-8 in us-central1-f; requesting spot v5litepod-4 in us-central1-a next"
+        in outcome.log
+    )
     found = [(event["tier"], event["accelerator_type"], event["zone"]) for event in events(cloud, "opened")]
     assert found == [
         ("spot", "v2-8", "us-central1-f"),

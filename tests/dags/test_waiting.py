@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 Run = Callable[..., Any]
 VARIANTS = Path(__file__).parent / "files" / "variants.py"
-DEFERRALS = ("waiting in the triggerer until", "the log goes on in the triggerer")
+DEFERRALS = ("waiting in the triggerer until", "the log continues in the triggerer")
 
 
 def artifacts(cloud: BackgroundCloud) -> set[str]:

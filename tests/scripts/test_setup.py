@@ -53,5 +53,5 @@ def test_check_only_says_what_is_missing(tmp_path: Path) -> None:
     """--check names the missing environment and creates nothing."""
     result = setup(tmp_path / "venv", "--check")
     assert result.returncode == 0
-    assert f"{tmp_path / 'venv'} is missing or not up to date: scripts/setup" in result.stdout
+    assert f"{tmp_path / 'venv'} is missing or not up to date: run scripts/setup" in result.stdout
     assert not (tmp_path / "venv").exists()

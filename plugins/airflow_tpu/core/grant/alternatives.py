@@ -1,7 +1,7 @@
 """The capacity search: which allowances of the grant to try next when a zone has no capacity.
 
-Only what costs nothing more is one: a row of the grant in the data's region (traffic between regions is billed),
-with a type of as many chips and an image that runs on it.
+Only TPUs that cost nothing more are tried: of a row of the grant in the data's region (traffic between regions is
+billed), of a type with as many chips, with an image that runs on it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class CapacitySearch:
         return replace(self, tried=(), rounds=self.rounds + 1), alternatives[0], True
 
     def pause(self, first: float) -> float:
-        """Seconds to wait before the next round; they grow to six times the first pause.
+        """Return the seconds to wait before the next round; they grow to six times the first pause.
 
         :param first: seconds after the first round.
         """
@@ -96,7 +96,7 @@ def alternatives(conf: RunConf, grant: Grant, catalogue: Catalogue) -> tuple[Alt
 
 
 def types_of(row: Allowance, catalogue: Catalogue) -> list[AcceleratorType]:
-    """Types of one worker that a row is about, in the catalogue's order."""
+    """Return the single-worker types that a row covers, in the catalogue's order."""
     kinds = (catalogue.types[name] for name in catalogue.single_host_types())
     return [kind for kind in kinds if row.is_of(kind.name, kind.generation)]
 
@@ -112,7 +112,7 @@ def _of_row(row: Allowance, conf: RunConf, catalogue: Catalogue) -> Iterator[Alt
 
 
 def _runtime(wanted: str, asked: AcceleratorType, kind: AcceleratorType, catalogue: Catalogue) -> str:
-    """The wanted image where it runs; another generation's default for its own default; else none."""
+    """Return the wanted image if it runs on the type; for a default image that type's default; else none."""
     if wanted in catalogue.runtime_versions(kind.generation):
         return wanted
     return kind.default_runtime if wanted == asked.default_runtime else ""

@@ -46,7 +46,7 @@ class Reservation:
 
     @property
     def item(self) -> InventoryItem:
-        """The reservation as the grant counts it: like the TPU it is for."""
+        """The reservation as the grant counts it: like the TPU that it is for."""
         name = f"reservation of {self.run}"
         return InventoryItem(name, self.accelerator_type, self.tier, self.zone, self.owner)
 
@@ -62,24 +62,24 @@ class Reservations:
         return next((entry for entry in self.entries if entry.owner == owner), None)
 
     def taken(self, wanted: Reservation, now: datetime) -> Reservations:
-        """With one more, which replaces the same run's older one; what has expired goes on this occasion."""
+        """Add one, which replaces the older one of the same run; drop what has expired."""
         others = [entry for entry in self.entries if entry.owner != wanted.owner and entry.expires_at > now]
         return Reservations((*others, wanted))
 
     def without(self, gone: Iterable[Reservation]) -> Reservations:
-        """Without these. One that its run has renewed meanwhile is another one, and stays."""
+        """Remove these; a reservation that its run has renewed meanwhile is another one, and stays."""
         gone = frozenset(gone)
         return Reservations(tuple(entry for entry in self.entries if entry not in gone))
 
     def added_to(self, inventory: Inventory, now: datetime) -> Inventory:
-        """The inventory with every reservation that is alive and whose TPU is not in it yet."""
+        """Return the inventory with every reservation that has not expired and whose TPU is not in it yet."""
         seen = {_pool(item) for item in inventory.items}
         waiting = [entry.item for entry in self.entries if entry.expires_at > now and _pool(entry.item) not in seen]
         return replace(inventory, items=(*inventory.items, *waiting))
 
 
 def _damaged(text: str) -> GrantUnknown:
-    return GrantUnknown([Fault(OBJECT, text, "when no run is in progress, delete it")], "what runs have reserved")
+    return GrantUnknown([Fault(OBJECT, text, "when no run is in progress, delete it")], "the list of reservations")
 
 
 RESERVATIONS_FORM = json_form.StoredForm("list of reservations", Reservations, damaged=_damaged)

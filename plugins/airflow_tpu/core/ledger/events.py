@@ -33,7 +33,7 @@ class EndReason(enum.StrEnum):
 
 
 class TimeSource(enum.StrEnum):
-    """Whose clock gave the times: the API's own, or ours at the moment we noticed."""
+    """Whose clock gave the times: the API's, or ours when we noticed the change."""
 
     API = "api"
     OBSERVED = "observed"
@@ -41,12 +41,12 @@ class TimeSource(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Transfer:
-    """A bucket of a run that is not known to be in the TPU's region, so that the way to it is billed.
+    """A bucket of a run that is not known to be in the TPU's region, so that transfers are billed.
 
-    :param uri: what the run names.
+    :param uri: as the run names it.
     :param location: of its bucket, in capitals; empty if it may not be read.
-    :param outward: the TPU writes there; False if it reads.
-    :param size: bytes below the URI when the TPU was asked for, None if they were not all counted.
+    :param outward: True if the TPU writes there, False if it reads.
+    :param size: bytes below the URI when the TPU was requested, None if not all of them were counted.
     """
 
     uri: str
@@ -57,17 +57,17 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Opened:
-    """A TPU is about to be asked for.
+    """A TPU is about to be requested.
 
     :param node_id: id of the incarnation, which is the node's.
     :param run: digest of the run, see :class:`airflow_tpu.core.tpu.labels.RunKey`.
-    :param chips: chips asked for.
+    :param chips: chips requested.
     :param provisioning: ``queued-resource`` or ``node``.
     :param external_ips: number of external IPv4 addresses it will hold, one per worker, or 0.
     :param allowance: the row of the grant that covers it, None when none does.
-    :param paid_reason: why somebody accepted that it is not free, empty when it is covered.
+    :param paid_reason: reason given for a TPU that is not free, empty when it is covered.
     :param requested_at: aware instant just before the call.
-    :param transfers: its buckets elsewhere; None in a record from before they were noted.
+    :param transfers: its buckets in other regions; None in a record from before they were recorded.
     """
 
     node_id: str
@@ -103,7 +103,7 @@ class Closed:
     :param training_seconds: how long the script ran on it.
     :param artifact_bytes: bytes it wrote to the bucket.
     :param lost_seconds: training since the newest checkpoint that was safe when it was taken away, which the next
-        incarnation has to do again; 0 if it ended in order, None if nobody knows.
+        incarnation has to do again; 0 if it ended in order, None if unknown.
     :raises ValueError: if it was READY and has no end.
     """
 

@@ -1,4 +1,4 @@
-"""What a training depends on, as one short text: when it has not changed, training again brings nothing new."""
+"""Digest of everything that a training depends on: while it is the same, training again would bring nothing new."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A trained model as a candidate for the place of the champion: its manifest, the comparison, the pointer.
+"""A trained model as a candidate for champion: its manifest, the comparison, the pointer.
 
-Every candidate is written down; only a better one becomes the champion. Both are measured by the candidate's own run,
+Every candidate is recorded; only a better one becomes the champion. Both are measured by the candidate's own run,
 on the same held-out examples with the same code: figures from two different nights say nothing about each other when
 the data have changed in between.
 """
@@ -21,7 +21,7 @@ HISTORY = 20
 
 @dataclass(frozen=True)
 class ModelManifest:
-    """What is known of one version; written once, never changed.
+    """The record of one version; written once, never changed.
 
     :param model: name under which versions compete.
     :param version: sorts by time.
@@ -49,7 +49,7 @@ class ModelManifest:
 class Decision:
     """The outcome of a comparison.
 
-    :param better: promote it.
+    :param better: whether to promote the candidate.
     :param reason: in words.
     """
 
@@ -81,7 +81,7 @@ class Champion:
 
     @classmethod
     def crown(cls, manifest: ModelManifest, decision: Decision, at: str, line: tuple[str, ...] = ()) -> Champion:
-        """The pointer to a version.
+        """Return the pointer to a version.
 
         :param at: ISO instant.
         :param line: the versions that a rollback may go back to, newest first.
@@ -97,7 +97,7 @@ CHAMPION_FORM = json_form.StoredForm("champion pointer", Champion, version_field
 
 @dataclass(frozen=True)
 class Bar:
-    """What a candidate has to clear.
+    """What a candidate has to reach.
 
     :param metric: name of a metric of ``result.json``.
     :param min_improvement: how much better than the champion it must be, in the metric's own unit.
@@ -114,7 +114,7 @@ def decide(candidate: ModelManifest, champion: Champion | None, bar: Bar) -> Dec
     """
     value, up = _measured(candidate.result.get("metrics"), bar.metric, candidate.artifacts_uri)
     if not math.isfinite(value):
-        return Decision(False, f"{bar.metric} is {value}, which is no number to go by")
+        return Decision(False, f"{bar.metric} is {value}, which cannot be compared")
     if champion is None:
         return Decision(True, f"the first version: {bar.metric} {value:.6g}")
     baseline = candidate.result.get("baseline") or {}

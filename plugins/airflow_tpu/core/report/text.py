@@ -53,7 +53,7 @@ def _incarnations(usage: Usage) -> list[str]:
 
 
 def _apart(usage: Usage) -> list[str]:
-    """What of the chip-hours trained nothing, or trained for nothing."""
+    """Chip-hours that trained nothing, or whose training was lost."""
     lines = [f"idle: {chip_hours(usage.idle)} chip-hours READY without training"] if usage.idle else []
     if usage.lost:
         lines.append(f"lost: {chip_hours(usage.lost)} chip-hours trained after the newest checkpoint that was safe")

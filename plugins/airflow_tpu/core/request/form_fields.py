@@ -35,7 +35,7 @@ class FormField:
     :param help: what it means, as Markdown; the form and the documentation show it.
     :param default: value of a field that is left out; without one the field must be given.
     :param proposal: what the form shows of a field without default.
-    :param from_grant: what of the grant the form shows instead, where there is a grant.
+    :param from_grant: field of the grant that the form shows instead, where there is a grant.
     :param sensitive: no message shows its value, right or wrong.
     """
 
