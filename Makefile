@@ -2,14 +2,14 @@
 .PHONY: help demo test soak test-compose up down lint format
 
 help:
-	@echo "make demo     train a real model on a TPU of the local cloud, through the DAG tpu_train"
-	@echo "make test     every check there is"
-	@echo "make soak     the long forms of the tests: every fault in every phase, 200 kills, 2,000 interleavings (hours)"
+	@echo "make demo          train a real model on a TPU of the local cloud, through the DAG tpu_train"
+	@echo "make up            start Airflow with its UI on http://localhost:8080, against the local cloud"
+	@echo "make down          end what 'make up' started"
+	@echo "make test          run every check"
+	@echo "make lint          run the static checks only"
+	@echo "make soak          run the long tests: every fault in every phase, 200 kills, 2,000 interleavings (hours)"
 	@echo "make test-compose  build the images, bring up docker-compose.yaml and train in it (root, ten minutes)"
-	@echo "make up       Airflow with its UI on http://localhost:8080, against the local cloud"
-	@echo "make down     end what 'make up' started"
-	@echo "make lint     only the static checks"
-	@echo "make format   rewrite the code in the project's format"
+	@echo "make format        rewrite the code in the project's format"
 
 demo up down:
 	@scripts/$@

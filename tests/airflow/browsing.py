@@ -1,4 +1,4 @@
-"""Two stories in Airflow's UI: somebody trains, and somebody looks at what the package has brought along."""
+"""Two stories in Airflow's UI: a person trains, and a person looks at what the package brings."""
 
 from __future__ import annotations
 

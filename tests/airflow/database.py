@@ -37,7 +37,7 @@ def program(name: str, package: str, places: str = "") -> str:
 
 
 def server_user() -> str | None:
-    """Whom PostgreSQL runs as, which refuses to run as root; None for the user of this process."""
+    """The user that runs PostgreSQL, which refuses to run as root; None for the user of this process."""
     if os.geteuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}

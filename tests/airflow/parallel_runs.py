@@ -1,4 +1,4 @@
-"""Many stories at once in one Airflow: it takes a minute to come up, and a story mostly waits."""
+"""Many stories at once in one Airflow: it takes a minute to start, and a story mostly waits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Act = Callable[[TrainingRun], None]
 
 @dataclass
 class ParallelRuns:
-    """Runs of DAGs that go on side by side, each driven by a thread of its own.
+    """Runs of DAGs side by side, each driven by a thread of its own.
 
     :param stack: Airflow.
     :param cloud: the local cloud.
@@ -44,7 +44,7 @@ class ParallelRuns:
         self._playing[name].result()
 
     def quiet(self) -> None:
-        """Wait until no story is being played."""
+        """Wait until no story is running."""
         for playing in self._playing.values():
             playing.exception()
 

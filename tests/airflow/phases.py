@@ -39,7 +39,7 @@ def to_wait(run: TrainingRun) -> str:
 
 
 def to_boot(run: TrainingRun) -> str:
-    """Bring a run to where its TPU is READY, but lets nobody log in yet."""
+    """Bring a run to where its TPU is READY, but refuses every login."""
     run.add_fault("vm.ssh", {"node": run.key.node_id(1)}, key_late_seconds=HELD)
     run.trigger()
     eventually(run.is_ready, bool, PATIENCE, POLL)

@@ -76,7 +76,7 @@ class TrainingRun:
         return sorted(item["task_id"] for item in answer["task_instances"])
 
     def pause(self, is_paused: bool) -> None:
-        """Pause the DAG, or let it go on."""
+        """Pause the DAG, or unpause it."""
         self.client.call(f"/api/v2/dags/{self.dag}", {"is_paused": is_paused}, "PATCH")
 
     def expire(self) -> None:
@@ -110,7 +110,7 @@ class TrainingRun:
         return str(self.client.call(self.path)["state"])
 
     def task(self, task: str) -> dict[str, Any]:
-        """One task, all that Airflow tells of it."""
+        """One task, with everything that Airflow says of it."""
         found: dict[str, Any] = self.client.call(self._task_path(task))
         return found
 
@@ -198,7 +198,7 @@ class TrainingRun:
     def deletes(self) -> dict[str, set[str]]:
         """Delete operations of each node or queued resource.
 
-        Who is ended and the teardown may ask in the same moment; the second then gets the operation of the first.
+        A killed task and the teardown may ask in the same moment; the second then gets the operation of the first.
         """
         found: dict[str, set[str]] = {}
         for entry in entries(self.cloud.cloud.config.state_dir):
@@ -221,8 +221,8 @@ class TrainingRun:
     def assert_nothing_left(self) -> None:
         """No TPU, no process, each TPU deleted once, the ledger closed, and no second in it less than in the meter.
 
-        What the API's own clock says is to the second. What had to be observed may be more, by as much as nobody was
-        there: how long that is says something of the machine and of Airflow, and nothing of the ledger.
+        A time of the API's own clock is exact to the second. A time that had to be observed may be later, by as long as
+        no process was looking: that depends on the machine and on Airflow, not on the ledger.
         """
         assert eventually(self.resources, lambda found: not found, PATIENCE, POLL) == []
         assert self.alive() == []

@@ -27,7 +27,7 @@ STILL = """document.addEventListener("DOMContentLoaded", () => {
 
 @dataclass(frozen=True)
 class Screen:
-    """A tab of somebody who has logged in.
+    """A tab of a logged-in person.
 
     :param page: Playwright's page.
     :param url: of Airflow.

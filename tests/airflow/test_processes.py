@@ -237,7 +237,7 @@ def test_celery(run: TrainingRun) -> None:
 
 @together(TRAIN)
 def test_in_the_browser(run: TrainingRun) -> None:
-    """Somebody logs in, fills in the form, presses Trigger and sees log, usage page, a green grid and the links."""
+    """A person logs in, fills in the form, presses Trigger and sees log, usage page, a green grid and the links."""
     trains(run)
     ends_green(run)
 

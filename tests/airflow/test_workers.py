@@ -1,6 +1,6 @@
-"""Every process that a task hangs on, killed or held in every phase of a run: the long form of test_processes.py.
+"""Every process that a task depends on, killed or held in every phase of a run: the long form of test_processes.py.
 
-``scripts/soak`` writes what came of the kills into docs/fault-matrix.md.
+``scripts/soak`` writes the outcomes of the kills into docs/fault-matrix.md.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ Answer = tuple[str, str]
 
 
 class Requests:
-    """What every process knows.
+    """What every process shares.
 
     :param start: where all of them wait for one another.
     :param orders: what each asks for.
@@ -81,7 +81,7 @@ def ask(number: int) -> list[Answer]:
 
 
 def main(count: int, specs: list[dict[str, Any]]) -> None:
-    """Fork so many processes, let them start together, print what became of them."""
+    """Fork ``count`` processes, let them start together, print the outcomes."""
     context = get_context("fork")  # this process has no thread
     asked = [order_of(json_form.from_json(TPUSpec, spec)) for spec in specs]
     _shared.append(Requests(context.Barrier(count), asked))

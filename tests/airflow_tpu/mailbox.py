@@ -1,4 +1,4 @@
-"""A mail server that keeps what it is given; it speaks as much SMTP as Python's own client asks for."""
+"""A mail server that keeps what is sent; it speaks as much SMTP as Python's own client needs."""
 
 from __future__ import annotations
 

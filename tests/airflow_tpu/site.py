@@ -147,7 +147,7 @@ class Site:
         return await client.create(order.spec, stamp, permit)
 
     def foreign_node(self, node_id: str, labels: Mapping[str, str] | None = None) -> None:
-        """Create a node as somebody else would, without our client."""
+        """Create a node as another user would, without our client."""
         node = {"accelerator_type": "v2-8", "runtime_version": "tpu-ubuntu2204-base", "labels": dict(labels or {})}
         request = tpu_v2.CreateNodeRequest(parent=PARENT, node_id=node_id, node=node)
         service = self.cloud.cloud.service

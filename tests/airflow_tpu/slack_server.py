@@ -1,4 +1,4 @@
-"""A Slack that keeps what it is told; it speaks as much of it as Slack's own client asks for."""
+"""A Slack server that keeps what is posted; it serves as much of the API as Slack's own client calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an error means for the TPU is stated by whoever knows, and reaches the person who reads it."""
+"""What an error means for the TPU is stated by the code that knows, and reaches the reader of the message."""
 
 from __future__ import annotations
 

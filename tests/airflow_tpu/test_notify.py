@@ -64,7 +64,7 @@ def test_nobody_is_told_unless_somebody_is_named() -> None:
 
 
 def test_option_names_connections_and_targets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One callback an entry, so that an address that fails keeps no other from being told."""
+    """One callback an entry, so that an address that fails does not keep the others from being notified."""
     monkeypatch.setenv(OPTION, "smtp_default:a@example.org, slack_default : #tpu,slack_hook,")
     expected = [
         Recipient("smtp_default", "a@example.org"),

@@ -1,4 +1,4 @@
-"""A failed run is told in Slack, through Slack's own client."""
+"""A failed run is reported to Slack, through Slack's own client."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_default_for_no_field_is_refused() -> None:
 
 
 def test_every_field_has_section_title_and_help() -> None:
-    """Nobody has to guess what a field means."""
+    """Every field has a title and a help text."""
     for name, param in train_params().items():
         schema = param.schema
         assert schema.get("section"), name

@@ -1,4 +1,4 @@
-"""What the storage contract is checked against: the local server, or a real bucket.
+"""The target of the storage contract: the local server, or a real bucket.
 
 ``AIRFLOW_TPU_TEST_BUCKET=gs://bucket[/prefix]`` selects a real one, with the application default credentials of the
 machine. Everything is written below one random prefix and deleted at the end.

@@ -141,6 +141,6 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_every_page_is_found_from_the_first_one() -> None:
-    """The README leads to each page of docs/, so that nobody has to know its name."""
+    """The README leads to each page of docs/."""
     linked = set(LINK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
     assert {name_of(page) for page in PAGES if page.parent == ROOT / "docs"} - linked == set()

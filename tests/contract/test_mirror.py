@@ -1,4 +1,4 @@
-"""Where a test lies says what it is about, and no folder holds more than can be overlooked."""
+"""The place of a test says what it tests, and no folder holds more files than one can take in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of Google is called: each service costs money or rights of its own."""
+"""The Google services that are called: each one costs money or rights of its own."""
 
 from __future__ import annotations
 

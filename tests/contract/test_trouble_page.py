@@ -88,7 +88,7 @@ def test_row_is_proven_or_says_why_not(row: Row) -> None:
     ids=lambda changes: str(changes),
 )
 def test_a_wrong_row_is_noticed(changes: dict[str, str | tuple[str, ...]]) -> None:
-    """What the test above looks for, it finds."""
+    """The test above finds what it looks for."""
     good: dict[str, object] = {"what": "It broke.", "sources": (), "does": "Mends it."}
     good |= {"tests": ("tests/contract/test_trouble_page.py::test_the_page_is_up_to_date",), "why_not": ""}
     assert faults_of(Row("A1", **good)) == []  # type: ignore[arg-type]

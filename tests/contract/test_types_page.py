@@ -16,7 +16,7 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def test_every_price_is_on_the_page() -> None:
-    """Each type stands beside each zone that has it; a price that nobody publishes is unknown, not 0."""
+    """Each type stands beside each zone that has it; an unpublished price is unknown, not 0."""
     rows = [row.split(" | ") for row in types_page.page().splitlines() if row.startswith("| ")]
     pairs = [(row[0][2:].split(", "), row[1].split(", ")) for row in rows if len(row) == PRICED]
     priced = {(name, zone) for names, zones in pairs for name in names for zone in zones}

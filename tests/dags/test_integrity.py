@@ -100,7 +100,7 @@ def test_teardown_is_tried_again_by_itself(train: Any) -> None:
 
 
 def test_what_is_billed_fails_the_watch_at_once(bag: Any) -> None:
-    """A TPU outside the grant is told with the first try; a zone that does not answer is asked again."""
+    """A TPU outside the grant fails the first try; a zone that does not answer is asked again."""
     policy = bag.dags["tpu_grant_watch"].get_task("watch").retry_policy
     billed = GrantViolation([Fault("project_id", "p", "stray: no allowance covers it")])
     assert policy.evaluate(billed, 1, 5).action is RetryAction.FAIL

@@ -1,4 +1,4 @@
-"""What befalls a run on its way: cut connections, preemptions, scripts that leave nothing, names that are odd."""
+"""Interruptions of a run: cut connections, preemptions, scripts that leave nothing, odd names."""
 
 from __future__ import annotations
 

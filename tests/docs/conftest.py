@@ -1,4 +1,4 @@
-"""Somebody who has the package, because they have followed the quickstart."""
+"""A reader who has installed the package by following the quickstart."""
 
 from __future__ import annotations
 

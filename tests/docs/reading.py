@@ -52,7 +52,7 @@ def _pattern(line: str) -> str:
 
 @dataclass(frozen=True)
 class Reader:
-    """Somebody at a terminal, in a copy of this repository.
+    """A reader at a terminal, in a copy of this repository.
 
     :param folder: an empty directory; copy, home and files go there.
     :param programs: folder of an environment in which the package is installed; None before that.

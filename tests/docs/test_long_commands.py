@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
 
 
 def test_the_quickstart_ends_with_a_training(tmp_path: Path) -> None:
-    """Who types all of it has an Airflow that has trained the page's script on a TPU of the local cloud."""
+    """Typed from top to bottom, the page gives an Airflow that trains its script on a TPU of the local cloud."""
     reader = Reader(tmp_path, port=free_port())
     reader.copy()
     done = reader.follow(QUICKSTART, BY_PAGE[QUICKSTART], tmp_path, long=True)

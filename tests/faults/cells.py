@@ -1,4 +1,4 @@
-"""The matrix where x what: which cells there are, which make no sense, and how each has to end."""
+"""The matrix of phases and faults: its cells, those that make no sense, and how each has to end."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ FAILING = {
 """Cells in which the run has to fail, since no other try helps, and what its log says then."""
 
 KNOWN: dict[Cell, str] = {}
-"""Cells that do not yet go as they should, and what is wrong."""
+"""Cells that do not yet end as they should, and what is wrong."""
 
 CHOSEN = frozenset(
     {

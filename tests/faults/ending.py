@@ -1,4 +1,4 @@
-"""The end of a history: everybody is dead, the reaper goes its rounds, and the books are compared with the meter."""
+"""The end of a history: every process is dead, the reaper makes its rounds, and books and meter are compared."""
 
 from __future__ import annotations
 

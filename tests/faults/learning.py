@@ -1,7 +1,7 @@
 """A training that is killed two hundred times: logistic regression in plain floats, a checkpoint every second step.
 
 Its state is all that shapes its future: weights, momentum and the generator that draws the batches. The argument is the
-number of steps. It goes as far as the file ``$ALLOW`` says, so that whoever kills it finds it alive.
+number of steps. It trains as far as the file ``$ALLOW`` says, so that a kill finds it alive.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Model:
         (directory / "state.json").write_text(json.dumps(state))
 
     def read(self, found: Checkpoint) -> None:
-        """Go on where a checkpoint was saved."""
+        """Continue where a checkpoint was saved."""
         (version, numbers, spare), speed = json.loads((found.directory / "state.json").read_text())
         self.step = found.step
         self.draws.setstate((version, tuple(numbers), spare))

@@ -88,8 +88,8 @@ class Project:
     :ivar unbooked: nodes deleted by a process that died, or was overtaken by another, before it could note so in the
         lease. If nobody had seen such a TPU READY it counts nothing: this is all that the ledger may lose.
     :ivar preempted: nodes that Google has taken back, perhaps between our look and our delete.
-    :ivar vanished: nodes that somebody deleted by hand.
-    :ivar trail: what happened, for whoever reads a failure.
+    :ivar vanished: nodes that a person deleted.
+    :ivar trail: what happened, for the reader of a failure.
     """
 
     def __init__(self) -> None:
@@ -158,13 +158,13 @@ class Project:
         self.unbooked |= self._deleters.pop(process, set()) - self.closed_at.keys() - self.noted
 
     def wait(self, seconds: float) -> None:
-        """Nobody gets a turn while time passes."""
+        """Let time pass without a turn for any process."""
         self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {seconds:.0f} s pass")
         self.cloud.pass_time(seconds)
         self.check()
 
     def together(self, seconds: float) -> None:
-        """Everybody works, in turn, while time passes."""
+        """Let time pass while all processes work in turn."""
         end = self.cloud.clock.monotonic() + seconds
         while True:
             while awake := [process for process in self.processes if not process.asleep]:
@@ -290,7 +290,7 @@ class Project:
                 self.trail.append("          but it was not running")
 
     def vanish(self, which: int) -> None:
-        """Somebody deletes a node of ours by hand."""
+        """A person deletes a node of ours."""
         if (record := self._victim(which)) is not None:
             self.trail.append(f"{self.cloud.clock.monotonic():8.1f}  {record.where.id} vanishes")
             self.vanished.add(record.where.id)

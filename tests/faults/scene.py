@@ -22,7 +22,7 @@ _LOOK = 0.02
 
 @dataclass
 class Scene:
-    """What the troubles of a cell work on.
+    """What the fault of a cell works on.
 
     :param cloud: where the run is.
     :param name: of the script, found in no other process of this machine.

@@ -17,7 +17,7 @@ def lease(at: Station, key: RunKey, queued: bool) -> None:
 
 
 def train(at: Station, key: RunKey, queued: bool, seconds: float) -> None:
-    """The task that makes sure of the TPU, and uses it."""
+    """The task that ensures the TPU and uses it."""
     run = at.run(key, queued)
     found = ensure_tpu(run, run.stores.runs.read(key), TO_THE_END)
     if isinstance(found, Ready):

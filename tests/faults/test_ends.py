@@ -1,4 +1,4 @@
-"""Who asks for a delete notes the end, who sees the TPU gone books it: each history in virtual time, to the second."""
+"""The process that asks for a delete notes the end, the one that sees the TPU gone books it, to the second."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def reaper(project: Project) -> None:
 
 
 def by_hand(project: Project, queued: bool) -> None:
-    """Somebody deletes the first TPU of the run in Google's console."""
+    """A person deletes the first TPU of the run in Google's console."""
     if queued:
         name = f"{PARENT}/queuedResources/{RUN.node_id(1)}"
         project.cloud.call("Tpu/DeleteQueuedResource", tpu_v2.DeleteQueuedResourceRequest(name=name, force=True))
@@ -189,7 +189,7 @@ def test_the_reaper_books_what_takes_longer_in_its_next_round(project: Project) 
 
 
 def test_an_end_is_kept_although_nobody_saw_it_ready(project: Project) -> None:
-    """A TPU that became READY unseen and was ended by a person is counted from its request, whoever books it."""
+    """A TPU that became READY unseen and was ended by a person is counted from its request, by any process."""
     process = start(project, queued=False)
     while not project.living():
         project.go(process)
@@ -204,7 +204,7 @@ def test_an_end_is_kept_although_nobody_saw_it_ready(project: Project) -> None:
 
 
 def test_a_lease_that_is_gone_keeps_no_end(project: Project) -> None:
-    """Without a lease the end is booked by who has brought it about: nobody could know it later."""
+    """Without a lease the process that ends a TPU books it at once: no other could know the end later."""
     process = run(project)
     project.kill(process)
     del project.bucket.objects[f"trc/leases/{RUN.name}.json"]
@@ -287,7 +287,7 @@ def test_what_no_list_shows_is_ended_by_a_kill(project: Project, queued: bool) -
 
 @BOTH
 def test_the_reaper_sees_what_no_list_shows(project: Project, queued: bool) -> None:
-    """A TPU unlisted keeps record, lease and chips as long as its run goes on, and goes with its run."""
+    """An unlisted TPU keeps record, lease and chips while its run continues, and loses them when the run ends."""
     project.fault("tpu.list", 2, {"event": "create"}, seconds=36000.0)
     process = run(project, queued)
     project.kill(process)
@@ -304,7 +304,7 @@ def test_the_reaper_sees_what_no_list_shows(project: Project, queued: bool) -> N
 
 @BOTH
 def test_a_ghost_is_not_adopted(project: Project, queued: bool) -> None:
-    """A TPU that lists still show as READY after somebody has deleted it is replaced, and its end is booked."""
+    """A TPU that lists still show as READY after a person has deleted it is replaced, and its end is booked."""
     process = run(project, queued)
     project.kill(process)
     project.fault("tpu.list", 2, {"event": "delete"}, seconds=100.0)

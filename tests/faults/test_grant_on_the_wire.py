@@ -100,7 +100,7 @@ def _of_row(row: Row) -> st.SearchStrategy[Tpu]:
 
 
 def settle(cloud: VirtualCloud, inventory: list[Tpu]) -> None:
-    """Let somebody else have these TPUs; a lost one is counted until it is deleted."""
+    """Create these TPUs for another user; a lost one is counted until it is deleted."""
     for number, tpu in enumerate(inventory):
         scheduling = {} if tpu.tier == ON_DEMAND else {"spot": tpu.tier == SPOT, "preemptible": tpu.tier != SPOT}
         runtime = CATALOGUE.types[tpu.kind].default_runtime

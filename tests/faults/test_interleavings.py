@@ -1,7 +1,8 @@
 """Thousands of interleavings of everything that creates or deletes a TPU, in virtual time.
 
-A run of Hypothesis is one history: it chooses who goes on by how many requests, who dies where, what Google and other
-people do meanwhile. After every single request the promises of :meth:`Project.check` hold; at the end nothing is left.
+A run of Hypothesis is one history: it chooses which process continues by how many requests, which dies where, what
+Google and other people do meanwhile. After every single request the promises of :meth:`Project.check` hold; at the end
+nothing is left.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Interleavings(RuleBasedStateMachine):
     @precondition(lambda self: self._has_room() and self.project.runs)
     @rule(age=st.integers(0, 3), steps=AFEW)
     def late_kill(self, age: int, steps: int) -> None:
-        """An attempt is told to end, perhaps long after a newer one has started."""
+        """An attempt is asked to end, perhaps long after a newer one has started."""
         held = self.project.runs[-1 - age % len(self.project.runs)]
         key, token = held.key, held.lease.token
         self._begin(f"on_kill of {key.run_id} {token[:4]}", steps, lambda at: tasks.kill(at, key, token))
@@ -126,7 +127,7 @@ class Interleavings(RuleBasedStateMachine):
     @precondition(_has_any)
     @rule(which=anybody, steps=st.integers(1, 10))
     def go(self, which: int, steps: int) -> None:
-        """One process goes on alone."""
+        """One process continues alone."""
         self.project.go(self._chosen(which), steps)
 
     @precondition(_has_any)
@@ -137,17 +138,17 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1.0, 20.0, 60.0, 300.0]))
     def together(self, seconds: float) -> None:
-        """Everybody works while time passes."""
+        """All processes work while time passes."""
         self.project.together(seconds)
 
     @rule(seconds=st.sampled_from([5.0, 45.0, 600.0, 600.0, 7 * 3600.0]))
     def wait(self, seconds: float) -> None:
-        """Time passes and nobody gets a turn; seven hours are longer than any lease."""
+        """Time passes and no process gets a turn; seven hours are longer than any lease."""
         self.project.wait(seconds)
 
     @rule(which=anybody, how=st.sampled_from(["at once", "with notice", "by hand"]))
     def lose(self, which: int, how: str) -> None:
-        """Google takes a TPU back, or somebody deletes it by hand."""
+        """Google takes a TPU back, or a person deletes it."""
         if how == "by hand":
             self.project.vanish(which)
         else:
@@ -172,7 +173,7 @@ class Interleavings(RuleBasedStateMachine):
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """The log of a million requests is of no use to anybody."""
+    """Leave out the log of a million requests, which is of no use."""
     logging.disable(logging.ERROR)
     yield
     logging.disable(logging.NOTSET)

@@ -39,8 +39,8 @@ pytestmark = pytest.mark.timeout(900)
 class Killed:
     """What a kill has left.
 
-    :param heir: the run on the machine where it goes on.
-    :param step: from which the bucket or the disk must be able to go on.
+    :param heir: the run on the machine where it continues.
+    :param step: from which the bucket or the disk must let it continue.
     """
 
     heir: MirroredRun
@@ -58,7 +58,7 @@ def kill_training(run: MirroredRun, moved_run: MirroredRun) -> Killed:
 
 
 def kill_everything(run: MirroredRun, moved_run: MirroredRun) -> Killed:
-    """The script dies with its runner, and nobody is left to say so; the disk stays."""
+    """The script dies with its runner, so that no process is left to report it; the disk stays."""
     saved = on_disk(run)
     run.machine.kill_all()
     return Killed(run, saved)
@@ -95,12 +95,12 @@ def finish(run: MirroredRun, ref: RunRef) -> None:
 
 
 def weights(run: MirroredRun, ref: RunRef) -> bytes:
-    """What the training was for."""
+    """The result of the training."""
     return (run.machine.attempt(ref) / protocol.OUTPUT_DIR / "weights").read_bytes()
 
 
 def first_step(run: MirroredRun, ref: RunRef) -> int:
-    """Where an attempt says that it begins."""
+    """The step at which an attempt says that it begins."""
     found = re.search(r"begins at step (\d+)", run.machine.log(ref).decode())
     assert found is not None
     return int(found[1])
@@ -122,7 +122,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def test_the_weights_are_those_of_an_undisturbed_run(
     number: int, run: MirroredRun, moved_run: MirroredRun, undisturbed: bytes
 ) -> None:
-    """Killed at a drawn step, somewhere in its work, the run goes on from a step it had saved and loses no bit."""
+    """Killed at a drawn step, at any point of its work, the run resumes from a step it had saved and loses no bit."""
     draws = random.Random(number)
     step, kill = draws.randrange(2, STEPS), draws.choice(KILLS)
     run.count_to(min(step + SLACK, STEPS))

@@ -17,7 +17,7 @@ STEPS, EVERY, PAUSE = 40, 10, 0.04
 
 
 def advance(state: int, step: int) -> int:
-    """One step of training: reversible by nobody, the same everywhere."""
+    """One step of training: it cannot be reversed, and is the same on every machine."""
     return (state * 6364136223846793005 + step + 1442695040888963407) % 2**64
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong, as something that is done to a scene at its moment; some of it has to be prepared before."""
+"""Faults, each an action on a scene at its moment; some have to be prepared before the run."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _MESSAGES = {8: "Quota 'TPU API requests' exceeded for requests per minute", 14:
 
 
 def nothing(scene: Scene) -> None:
-    """The trouble was prepared before the run began."""
+    """Do nothing: the fault was prepared before the run began."""
 
 
 def prepare(scene: Scene, cell: Cell) -> None:
-    """Script what waits in the local cloud until it is met."""
+    """Script a fault that waits in the local cloud until a request meets it."""
     how = _PREPARED.get((cell.where, cell.what)) or _PREPARED.get(("", cell.what))
     if how is not None:
         how(scene)
 
 
 def act_of(cell: Cell) -> Act:
-    """What to do when the phase is reached."""
+    """Return the action for the moment when the phase is reached."""
     return _ACTS.get(cell.what) or _ACTS.get(cell.id, nothing)
 
 

@@ -1,6 +1,6 @@
 """Processes that take turns: threads of which exactly one runs, and which stop before every request they send.
 
-Whoever holds the other end decides who goes on, how time passes and who dies where, so an interleaving of processes is
+The test decides which process continues, how time passes and which one dies where, so an interleaving of processes is
 nothing but a list of choices, and the same list gives the same history on any machine, however busy.
 """
 
@@ -28,7 +28,7 @@ class Process:
     """One process of the product, stopped at its first request until :meth:`go`.
 
     :param title: for people.
-    :param clock: the time of everybody.
+    :param clock: the clock that all processes share.
     :ivar at: what it is about to ask, empty once it has ended.
     :ivar wakes_at: seconds of the clock before which it sleeps, None when it does not.
     :ivar error: what it ended with.
@@ -67,7 +67,7 @@ class Process:
 
     @property
     def asleep(self) -> bool:
-        """Whether only time can bring it on."""
+        """Whether it sleeps, so that only time lets it continue."""
         return self.wakes_at is not None and self.wakes_at > self._clock.monotonic()
 
     def go(self) -> None:
@@ -91,7 +91,7 @@ class Process:
     def stop_before(self, request: str) -> None:
         """Give the turn away; the request is sent once it comes back.
 
-        Where the product reads many objects side by side, its helper threads have no turns: nobody gets in between.
+        Where the product reads many objects side by side, its helper threads have no turns: nothing gets in between.
         """
         if threading.current_thread() is not self._thread:
             return
@@ -115,7 +115,7 @@ class Process:
         return Clock(self._clock.now, self._clock.monotonic, self.sleep)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine like ``asyncio.run``, with time as everybody has it."""
+        """Run a coroutine like ``asyncio.run``, on the clock that all processes share."""
         with asyncio.Runner(loop_factory=lambda: _Loop(self, self._clock)) as runner:
             return runner.run(work)
 
@@ -129,7 +129,7 @@ class _Loop(asyncio.SelectorEventLoop):
         self.set_exception_handler(lambda *_: None)  # tasks of a process that was killed end with Killed
 
     def time(self) -> float:
-        """Seconds of everybody's clock."""
+        """Seconds of the clock that all processes share."""
         return self._clock.monotonic()
 
 

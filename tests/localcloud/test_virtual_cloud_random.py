@@ -1,4 +1,4 @@
-"""Random histories: whatever callers and node_faults do in whatever order, the cloud keeps its own rules."""
+"""Random histories: whatever callers and faults do, in any order, the cloud keeps its own rules."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Watch:
 
 
 def play(steps: list[tuple[str, str, float]]) -> tuple[VirtualCloud, Watch]:
-    """Run a history; a refused call is part of life, anything else that is raised is a mistake of the cloud."""
+    """Run a history; a refused call is expected, anything else that is raised is a mistake of the cloud."""
     cloud, watch = make_virtual_cloud(), Watch()
     cloud.state.nodes.listeners.append(watch.observe)
     for action, node_id, seconds in steps:

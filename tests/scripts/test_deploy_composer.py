@@ -56,7 +56,7 @@ def test_words_are_quoted_as_a_shell_needs_them() -> None:
 
 
 def test_smoke_run_can_be_left_out() -> None:
-    """Nothing is triggered when nobody wants it."""
+    """With --no-smoke nothing is triggered."""
     assert not any("trigger" in line for line in commands("--no-smoke", "my-env", "us-central1"))
 
 

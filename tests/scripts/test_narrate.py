@@ -1,4 +1,4 @@
-"""The story that scripts/demo tells while a DAG runs."""
+"""What scripts/demo prints while a DAG runs."""
 
 from __future__ import annotations
 

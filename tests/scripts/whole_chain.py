@@ -61,7 +61,7 @@ class Place:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that nothing listens on now."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port

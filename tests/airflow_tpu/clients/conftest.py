@@ -59,7 +59,7 @@ def timing() -> Timing:
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Bundle:
-    """A bundle with a script that prints what it is told to."""
+    """A bundle with a script that prints its arguments."""
     script = tmp_path / "scripts" / "say.sh"
     script.parent.mkdir()
     script.write_text('echo "$@"\n')

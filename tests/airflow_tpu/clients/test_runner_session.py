@@ -57,7 +57,7 @@ async def test_a_run_is_started_followed_and_found_again(
 async def test_a_follower_of_a_silent_run_is_heard(
     address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle, tmp_path: Path
 ) -> None:
-    """Each heartbeat is answered: a worker knows that somebody is there although there is nothing to acknowledge."""
+    """Each heartbeat is answered: a worker knows that it is followed although there is nothing to acknowledge."""
     silent = JobSpec("run", 1, ("sleep", "1000"), grace_secs=1.0)
     contact = tmp_path / "worker/home/.airflow-tpu/runs/run/attempt-1/contact"
     async with RunSession(address, login, timing) as session:
@@ -89,7 +89,7 @@ async def test_a_run_is_extended(address: WorkerAddress, login: Login, timing: T
 async def test_a_cut_connection_is_a_third_outcome_and_the_log_goes_on_from_the_byte(
     worker: Worker, address: WorkerAddress, login: Login, timing: Timing, bundle: Bundle
 ) -> None:
-    """After cuts the run goes on, and the pieces join to the log without a gap or a repetition."""
+    """After cuts the run continues, and the pieces join to the log without a gap or a repetition."""
     received = b""
 
     async def follow_until_cut() -> None:

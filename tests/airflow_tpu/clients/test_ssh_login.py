@@ -37,7 +37,7 @@ def test_public_half_is_a_line_of_metadata(algorithm: str, form: str) -> None:
 
 
 def test_all_faults_at_once() -> None:
-    """A connection without user and key is told both, and how it is called."""
+    """The error about a connection without user and key names both, and the connection."""
     with pytest.raises(ConfigError, match="tpu_ssh_default") as caught:
         read_login(connection(None, ""))
     assert [fault.field for fault in caught.value.faults] == ["login", "extra.private_key"]

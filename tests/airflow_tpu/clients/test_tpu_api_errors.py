@@ -1,4 +1,4 @@
-"""What the API refuses, stumbles over or never answers, as errors of our tree."""
+"""What the API refuses, fails at or never answers, as errors of our tree."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_reading_survives_503(site: Site, client: TPUClient) -> None:
 
 
 async def test_endless_503_is_transient(site: Site) -> None:
-    """When the tries are used up, the error names the stumble and not the client's own bookkeeping."""
+    """When the tries are used up, the error names the API's failure and not the client's own bookkeeping."""
     site.cloud.add_fault("tpu.call", {"method": "GetNode"}, times=1000, action="error", code=14, message="try later")
     async with site.client(BRIEF) as client:
         with pytest.raises(errors.TransientError, match="try later"):
@@ -150,7 +150,7 @@ async def test_hanging_call_ends_by_its_own_timeout(site: Site) -> None:
 
 
 async def test_api_that_is_away_is_transient(site: Site) -> None:
-    """A port where nobody listens is an API that stumbles."""
+    """A port where nothing listens is a transient error of the API."""
     nobody = replace(site.client().endpoint, address="127.0.0.1:9")
     async with TPUClient(nobody, CallTiming(answer=0.3, retry=0.5, pause=0.05)) as client:
         with pytest.raises(errors.TransientError):

@@ -71,7 +71,7 @@ def nth_node(number: int) -> ResourceName:
 
 
 class Desk:
-    """A list call that answers when it is told to."""
+    """A list call that answers when the test lets it."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -112,7 +112,7 @@ async def settled() -> None:
 
 
 async def test_who_comes_during_a_fetch_waits_for_it() -> None:
-    """Two ask at once, one call is made, both get its answer, and so does who comes later."""
+    """Two ask at once, one call is made, both get its answer, and so does one that asks later."""
     desk = Desk()
     first, second = ask(desk), ask(desk)
     await settled()
@@ -123,7 +123,7 @@ async def test_who_comes_during_a_fetch_waits_for_it() -> None:
 
 
 async def test_end_of_one_wait_is_not_the_end_of_the_others() -> None:
-    """When the trigger that was fetching is cancelled, somebody else fetches."""
+    """When the trigger that was fetching is cancelled, another one fetches."""
     desk = Desk()
     first, second = ask(desk), ask(desk)
     await settled()
@@ -153,7 +153,7 @@ async def test_projects_do_not_share() -> None:
 
 
 async def test_refusal_is_told_to_all_and_not_kept() -> None:
-    """An error of the API reaches everybody who waited for this answer; the next one asks again."""
+    """An error of the API reaches every trigger that waited for this answer; the next one asks again."""
     desk = Desk()
     desk.error = RateLimited("slow down")
     first, second = ask(desk), ask(desk)
@@ -167,7 +167,7 @@ async def test_refusal_is_told_to_all_and_not_kept() -> None:
 
 
 async def test_zone_without_an_answer_is_not_empty() -> None:
-    """Nobody may take a zone that did not answer for one without nodes."""
+    """A zone that did not answer is not taken for one without nodes."""
 
     class Silent(Desk):
         async def list_nodes(self, _zone: str = "-") -> Listing[TPUView]:
@@ -178,5 +178,5 @@ async def test_zone_without_an_answer_is_not_empty() -> None:
 
 
 def test_preemption_is_noticed_within_five_seconds() -> None:
-    """A look, a list of the same age at most, and the last words together stay below five seconds."""
+    """A look, a list of the same age at most, and the last request together stay below five seconds."""
     assert 2 * WATCH_POLL + LAST_WORDS <= 5.0

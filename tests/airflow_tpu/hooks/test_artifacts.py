@@ -40,7 +40,7 @@ def test_what_was_removed_is_billed_on(site: Site) -> None:
 
 
 def test_write_only_if_absent(site: Site) -> None:
-    """With generation 0 the first object stays and the second write is told so."""
+    """With generation 0 the first object stays and the second write is refused."""
     uri = f"gs://{BUCKET}/a/first.json"
     assert site.storage.write_json(uri, {"n": 1}, generation=0) is not None
     assert site.storage.write_json(uri, {"n": 2}, generation=0) is None

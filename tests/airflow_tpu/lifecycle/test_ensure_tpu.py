@@ -199,7 +199,7 @@ async def test_failed_request_is_swept(site: Site, client: TPUClient) -> None:
 
 
 async def test_incarnations_count_on_where_the_project_stands(site: Site, client: TPUClient) -> None:
-    """With the lease object lost, the number goes on from the newest TPU that the project knows."""
+    """With the lease object lost, numbers continue from the newest TPU that the project knows."""
     await ready(site, client)
     site.cloud.preempt(FIRST)
     site.runs.release(KEY)

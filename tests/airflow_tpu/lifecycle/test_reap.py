@@ -59,7 +59,7 @@ async def test_silent_zone_is_reported_not_taken_for_clean(site: Site, client: T
 
 
 async def test_open_ledger_record_without_a_tpu_is_closed(site: Site, client: TPUClient) -> None:
-    """Somebody deleted the TPU in the console: the reaper ends its record, once, and leaves the living one's open."""
+    """A person deleted the TPU in the console: the reaper ends its record, once, and leaves the living one's open."""
     await start(site, client, KEY)
     await start(site, client, RUNNING)
     view = (await take_snapshot(client)).ours(KEY)[0]

@@ -127,7 +127,7 @@ async def test_worker_is_told_what_it_belongs_to(site: Site, client: TPUClient, 
 
 
 async def test_deadline_that_was_raised_reaches_the_worker(site: Site, client: TPUClient) -> None:
-    """A try that holds the lease for longer attaches to the run and tells it; a shorter lease takes nothing away."""
+    """A try that holds the lease for longer extends the deadline of the run; a shorter lease takes nothing away."""
     work = run_context(script(site, ENDLESS))
     job = await launch(client, work, await ready(work, client), NODE)
     longer, shorter = (now() + dt.timedelta(hours=hours) for hours in (72, 1))

@@ -71,7 +71,7 @@ async def test_what_a_list_does_not_show_is_found_by_its_name(site: Site, client
 
 
 async def test_create_that_comes_late_deletes_its_tpu(site: Site, client: TPUClient) -> None:
-    """An attempt whose run has gone on while it asked for a TPU deletes that TPU, and the ledger says so."""
+    """An attempt that was overtaken while it requested a TPU deletes that TPU, and the ledger says so."""
     async with Overtaken(client.endpoint, client.timing, site) as slow:
         with pytest.raises(LeaseLost, match="too late"):
             await site.provisioner(slow, site.order(), site.lease()).ensure()
@@ -126,7 +126,7 @@ async def test_delete_needs_no_lease_that_can_be_read(site: Site, client: TPUCli
 
 
 async def test_ended_attempt_notes_what_it_deletes(site: Site, client: TPUClient) -> None:
-    """A TPU that was READY before anybody had seen it is counted although its attempt is ended by a person."""
+    """A TPU that became READY unseen is counted although its attempt is ended by a person."""
     record = site.lease()
     await until_ready(client, await site.provisioner(client, site.order(), record).ensure(), pace())
     await asyncio.to_thread(abandon, run_context(), record.lease.token)

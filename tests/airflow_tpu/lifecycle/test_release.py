@@ -92,7 +92,7 @@ async def test_tpu_that_never_came_costs_nothing(open_site: Open, queued: bool) 
 
 
 async def test_ready_unseen_counts_from_the_request(site: Site, client: TPUClient) -> None:
-    """A node that became READY after everybody had stopped looking counts from its request: never too little."""
+    """A node that became READY after the last look counts from its request: never too little."""
     target = await site.provisioner(client, site.order(), site.lease()).ensure()
     await until_ready(client, target, pace())
     await teardown(site, client)
@@ -102,7 +102,7 @@ async def test_ready_unseen_counts_from_the_request(site: Site, client: TPUClien
 
 
 async def test_deleted_by_hand_is_recorded_as_vanished(site: Site, client: TPUClient) -> None:
-    """A TPU that somebody deleted behind our back is closed when that is noticed."""
+    """The record of a TPU that a person has deleted is closed when that is noticed."""
     target = await ready(site, client)
     await client.delete_node(target.node)
     await until_gone(client, KEY, pace())
@@ -148,7 +148,7 @@ async def test_others_are_left_alone(site: Site, client: TPUClient) -> None:
 
 
 async def test_unreachable_zone_raises_after_deleting_the_rest(site: Site, client: TPUClient) -> None:
-    """What can be deleted is deleted; the error says that nobody knows about the silent zone."""
+    """What can be deleted is deleted; the error says that the silent zone is unknown."""
     await ready(site, client)
     site.cloud.add_fault("tpu.zone", {"zone": "us-east1-d"}, times=2, action="unreachable")
     with pytest.raises(TransientError, match="us-east1-d"):
@@ -171,7 +171,7 @@ async def test_one_failed_delete_does_not_stop_the_rest(site: Site, client: TPUC
 
 
 async def test_gone_between_list_and_delete_is_done(site: Site, client: TPUClient) -> None:
-    """Somebody who was faster has done our work."""
+    """What another process has deleted already is no error."""
     target = await ready(site, client)
     snapshot = await take_snapshot(client)
     await client.delete_node(target.node)

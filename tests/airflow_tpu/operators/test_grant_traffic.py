@@ -61,7 +61,7 @@ def test_data_in_another_region(site: Site, bucket: Make) -> None:
 
 
 def test_accepted_traffic_stays_on_record(site: Site, bucket: Make) -> None:
-    """A1: somebody who accepts the traffic gets a permit that still says how much it is."""
+    """A1: with a reason for the traffic the run gets a permit, which still says how much it is."""
     bucket("EUROPE-WEST4")
     permit = CloudTPUCheckGrantOperator(task_id="task", conf={**CONF, "allow_paid_reason": "one pass"}).execute(
         context()
@@ -84,7 +84,7 @@ async def test_accepted_traffic_is_in_the_ledger(site: Site, bucket: Make) -> No
 
 
 def test_a_single_object_is_measured(site: Site, bucket: Make) -> None:
-    """A1: an archive is one object, and its size is told."""
+    """A1: an archive is one object, and the refusal says its size."""
     bucket("EUROPE-WEST4")
     assert f"lie {1 / 1024:.2g} GiB" in str(refusal(site, data_uri=f"{FAR}/1.tfrecord"))
 

@@ -90,7 +90,7 @@ def test_a_notice_is_given_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_notice_goes_by_mail(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whom the option names gets the text for the extension once; after a server that refuses, by the next try."""
+    """The targets of the option get the text for the extension once; after a server that refuses, by the next try."""
     end_the_grant(site, monkeypatch)
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__FAILURE_NOTIFIERS", "smtp_default:lab@example.org")
     notice = CloudTPUGrantNoticeOperator(task_id="notice")

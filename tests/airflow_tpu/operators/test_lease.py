@@ -66,7 +66,7 @@ def test_chips_are_taken_with_the_lease(run: Run, runs: RunStore, reservations: 
 
 
 def test_run_without_room_fails_before_it_creates(run: Run, site: Site, runs: RunStore) -> None:
-    """With five of five devices taken the sixth run is told by the check and by the lease task, and leaves no lease."""
+    """With five of five devices taken the check and the lease task refuse the sixth run, which leaves no lease."""
     for key in KEYS[:5]:
         run(CloudTPULeaseOperator, key)
     for task in (CloudTPUCheckGrantOperator, CloudTPULeaseOperator):
@@ -115,7 +115,7 @@ def test_bucket_of_another_project_is_a_reason(site: Site) -> None:
 
 
 def test_unreadable_number_is_not_held_against_the_run(run: Run, site: Site) -> None:
-    """Where the metadata of the grant's bucket may not be read the project's number is unknown, and nobody guesses."""
+    """Where the metadata of the grant's bucket may not be read the project's number is unknown, and not guessed."""
     fault = {"match": {"method": "GET", "bucket": BUCKET, "object": ""}, "params": {"action": "403"}}
     site.cloud.cloud.faults.add({"point": "gcs.request", "after": 1, **fault})  # the first look is for the location
     assert run(CloudTPUCheckGrantOperator, KEYS[0])["reasons"] == []

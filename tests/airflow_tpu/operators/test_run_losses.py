@@ -108,7 +108,7 @@ LOSSES: list[tuple[Callable[..., TPULost], EndReason]] = [
 def test_ledger_ends_when_the_loss_was_seen(
     training: Training, kind: Callable[..., TPULost], reason: EndReason
 ) -> None:
-    """The end in the ledger is the trigger's, not that of the task that goes on later, and needs no next try."""
+    """The end in the ledger is the trigger's, not that of the task that resumes later, and needs no next try."""
     seen = now() - dt.timedelta(minutes=2)
     with pytest.raises(TPULost, match=f"gone; {LOST}"):
         training.wake(error_event(kind("gone", seen)))
@@ -224,7 +224,7 @@ def test_run_that_is_interrupted_on_a_living_tpu_goes_on_there(training: Trainin
 
 
 def test_second_stall_on_a_tpu_ends_the_tpu(training: Training) -> None:
-    """A run that stalls goes on where it is; one that stalls there again gets another TPU, and this one is deleted."""
+    """A run that stalls continues on its TPU; one that stalls there again gets another TPU, and this one is deleted."""
     with pytest.raises(RunStalled):
         training.wake(error_event(RunStalled("nothing changed")))
     assert training.closed == []

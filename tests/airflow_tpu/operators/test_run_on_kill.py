@@ -93,7 +93,7 @@ def processes(site: Site) -> list[int]:
 
 
 async def states(site: Site) -> dict[str, str]:
-    """State of every node; nobody who waits by it deletes anything."""
+    """State of every node, for a wait that deletes nothing."""
     return site.nodes()
 
 
@@ -194,7 +194,7 @@ async def test_task_whose_tpu_is_still_wanted(
 
 
 class Silent(RunStore):
-    """Leases in a bucket that does not answer until it is told to."""
+    """Leases in a bucket that does not answer until the test lets it."""
 
     answers = threading.Event()
 

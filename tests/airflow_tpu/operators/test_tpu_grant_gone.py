@@ -83,7 +83,7 @@ async def test_the_teardown_works_after_the_grant(site: Site, client: TPUClient,
 
 
 async def test_the_reaper_works_after_the_grant(site: Site, client: TPUClient, end_grant: Break) -> None:
-    """With the term over, the reaper deletes a TPU that nobody holds a lease on and closes its record."""
+    """With the term over, the reaper deletes a TPU without a lease and closes its record."""
     await train(site, client, SOON)
     site.runs.release(KEY)
     end_grant()

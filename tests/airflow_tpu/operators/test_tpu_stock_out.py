@@ -173,7 +173,7 @@ def test_full_quota_names_what_is_dead(site: Site, create: Create) -> None:
 
 
 def test_full_quota_without_terminated_nodes_says_so(site: Site, create: Create) -> None:
-    """Nothing dead is to blame, and the message does not send anybody to look for it."""
+    """Without a dead resource the message names none."""
     site.cloud.add_fault("tpu.call", {"method": "CreateNode"}, action="error", code=8, message=QUOTA)
     with pytest.raises(QuotaExceeded, match="what holds the quota is alive"):
         create()

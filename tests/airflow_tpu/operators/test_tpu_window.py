@@ -84,7 +84,7 @@ def test_closed_window_asks_for_nothing(site: Site, runs: RunStore) -> None:
 
 
 def test_tpu_that_comes_too_late_is_given_back(site: Site, runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trigger is told when the window closes; the task then deletes what it asked for and is skipped."""
+    """The trigger knows when the window closes; the task then deletes what it requested and is skipped."""
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS", "0")
     with pytest.raises(TaskDeferred) as deferred:
         task(**OPEN).execute(context())

@@ -59,7 +59,7 @@ def test_missing_grant_is_unknown(site: Site, monkeypatch: pytest.MonkeyPatch, n
 
 
 def test_grant_that_may_not_be_read_is_unknown(site: Site) -> None:
-    """A refusal by the bucket is told as one."""
+    """A refusal by the bucket is reported as one."""
     put(site, TEXT)
     site.cloud.add_fault("gcs.request", {"object": "grants/mine.yaml"}, times=9, action="403")
     with pytest.raises(GrantUnknown, match="cannot be read"):

@@ -1,4 +1,4 @@
-"""A record that cannot be read: the TPU goes all the same, and the damage is told."""
+"""A record that cannot be read: the TPU is deleted all the same, and the damage is reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONF = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifac
 
 @pytest.fixture
 async def damaged(site: Site, client: TPUClient) -> Site:
-    """A READY TPU without a lease, whose record somebody has overwritten."""
+    """A READY TPU without a lease, whose record was overwritten by hand."""
     root = store_root(site.grant)
     runs, ledger = RunStore(site.storage, root), LedgerStore(site.storage, root)
     record = runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))

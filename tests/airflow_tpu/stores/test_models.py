@@ -81,7 +81,7 @@ def test_artifacts_of_a_forgotten_version_are_removed_with_its_checkpoints(store
 
 
 def test_manifest_that_points_elsewhere_removes_nothing(store: ModelStore, site: Site) -> None:
-    """A manifest in a bucket may have been written by anybody."""
+    """A manifest in a bucket is untrusted."""
     site.storage.write_json(f"{RUNS}/precious/attempt-1/model.json", {})
     forged = ModelManifest("digits", "v", "", f"{RUNS}/precious/attempt-1", "f", {}, {"dag_id": "d", "run_id": "r"})
     assert store.remove_run(forged) == (0, 0)

@@ -30,7 +30,7 @@ def test_reading_without_a_lease_says_what_to_clear(site: Site) -> None:
 
 
 def test_taking_it_again_fences_the_older_attempt(site: Site) -> None:
-    """The older token changes nothing any more; counters and lives go on."""
+    """The older token changes nothing any more; counters and lives are kept."""
     older = site.runs.update(site.lease(), lambda found: found.next_incarnation().next_attempt("n-1"))
     newer = site.runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=2))
     assert newer.lease.token != older.lease.token
@@ -101,7 +101,7 @@ def test_release_is_idempotent(site: Site) -> None:
 
 
 def test_lease_of_another_airflow_is_refused_until_it_expires(site: Site) -> None:
-    """A second DAG run of the same ids is told whose the lease is, until when, and what to do; it changes nothing."""
+    """The error of a second DAG run of the same ids names the holder, the expiry and what to do; it changes nothing."""
     start, end = now(), now() + dt.timedelta(hours=1)
     held = site.runs.acquire(KEY, ZONE, end, Holder(start, 0, "http://laptop"))
     other = Holder(start + dt.timedelta(minutes=1), 0, "http://composer")

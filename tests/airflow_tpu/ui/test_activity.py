@@ -130,7 +130,7 @@ def test_preemptions_are_listed_newest_first() -> None:
 
 
 def test_a_preemption_says_what_it_has_cost() -> None:
-    """Lost chip-hours stand in their column, and are unknown where nobody knows them."""
+    """Lost chip-hours stand in their column, and are unknown where they were not recorded."""
     event = opened(asked=NOW - DAY)
     end = closed(event, 2, EndReason.PREEMPTED)
     lost = [

@@ -49,13 +49,13 @@ def test_a_wrong_token_is_refused(airflow: TestClient, path: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_user_without_rights_is_refused(airflow: TestClient, path: str) -> None:
-    """Somebody who is logged in and has no right to see Airflow's DAG runs gets 403."""
+    """A logged-in user without the right to see Airflow's DAG runs gets 403."""
     assert airflow.get(PREFIX + path, headers=bearer(None)).status_code == 403
 
 
 @pytest.mark.parametrize("role", ["VIEWER", "USER", "OP", "ADMIN"])
 def test_a_user_with_rights_sees_the_figures(airflow: TestClient, role: str) -> None:
-    """Whoever may see Airflow's DAG runs gets the page and the figures of the real ledger."""
+    """A user who may see Airflow's DAG runs gets the page and the figures of the real ledger."""
     assert airflow.get(f"{PREFIX}/", headers=bearer(role)).text.startswith("<!doctype html>")
     data = airflow.get(f"{PREFIX}/data", headers=bearer(role)).json()
     assert (data["state"], data["project"], data["problems"]) == ("ready", "local-project", [])
@@ -139,7 +139,7 @@ def alone() -> Iterator[FastAPI]:
 
 
 def test_a_first_reading_that_takes_long_says_so(alone: FastAPI) -> None:
-    """While the figures are on their way the page is told to ask again, instead of waiting."""
+    """While the figures are being read the answer asks the page to try again, instead of letting it wait."""
 
     never = threading.Event()
 

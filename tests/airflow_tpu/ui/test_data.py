@@ -1,4 +1,4 @@
-"""Reading what the page shows: failures stay apart, the ledger is read once, nobody waits."""
+"""Reading what the page shows: failures stay apart, the ledger is read once, no request waits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Source:
 
 
 class TriggerContext:
-    """A clock that goes when it is told to."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -60,7 +60,7 @@ def watch() -> TriggerContext:
 
 
 def test_a_young_snapshot_is_given_again(source: Source, watch: TriggerContext) -> None:
-    """Within its age a snapshot is read once for everybody, after it anew."""
+    """Within its age a snapshot is read once for all readers, after it anew."""
     cache = SnapshotCache(source, watch, max_age=15)
     first = cache.get(30)
     watch.seconds = 14.9
@@ -111,7 +111,7 @@ def test_a_full_project_is_read_whole(fresh: Project) -> None:
 
 
 def test_a_source_that_fails_leaves_the_others(fresh: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a connection that the TPU API is not reached through, the grant is still read, and the failure is told."""
+    """With a connection that does not reach the TPU API, the grant is still read, and the failure is shown."""
     monkeypatch.setenv("AIRFLOW_CONN_BROKEN", json.dumps({"conn_type": "google_cloud_platform", "extra": REFUSED}))
     found = Loader("broken")()
     assert (found.project, found.records, found.usage) == (None, None, None)

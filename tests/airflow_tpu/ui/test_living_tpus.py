@@ -66,7 +66,7 @@ def test_a_tpu_counts_in_one_gauge_only() -> None:
 
 
 def test_a_dead_tpu_is_neither_used_nor_idle() -> None:
-    """A preempted node leaves less to ask for, but is not over the allowance, since nobody is charged for it."""
+    """A preempted node leaves less to ask for, but is not over the allowance, since it is not charged."""
     known = snapshot([node("a"), node("b"), node("dead", state="PREEMPTED")])
     assert gauge(known) == {"in_use": 2, "dead": 1, "idle": 0, "over": 0}
     assert row(known, "dead")["Cost class"]["text"] == "dead"
@@ -128,7 +128,7 @@ def test_outside_the_term_everything_is_billed(term: dict[str, Any], expected: s
 
 
 def test_more_than_the_allowance_is_billed_in_part() -> None:
-    """Three TPUs on an allowance of two are all marked, since nobody can say which of them is billed."""
+    """Three TPUs on an allowance of two are all marked, since it is unknown which of them is billed."""
     known = snapshot([node(f"n{number}") for number in range(3)])
     assert {row(known, f"n{number}")["Cost class"]["text"] for number in range(3)} == {"over the allowance"}
 
@@ -148,7 +148,7 @@ def test_without_a_grant_the_cost_class_is_unknown() -> None:
 
 
 def test_an_accepted_bill_shows_its_reason() -> None:
-    """A TPU that somebody decided to pay for says so, although a row of the grant would fit it."""
+    """A TPU with an accepted bill says so, although a row of the grant would fit it."""
     paid = opened(allowance=None, paid_reason="deadline on Friday")
     found = row(snapshot([node(KEY.node_id(1), KEY)], [paid], [record()]), KEY.node_id(1))["Cost class"]
     assert (found["text"], found["note"]) == ("paid, accepted", "deadline on Friday")
@@ -201,7 +201,7 @@ def test_a_dag_that_the_reader_may_not_see_has_no_name() -> None:
 
 
 def test_a_forgotten_run_is_named_to_those_only_who_see_all() -> None:
-    """The name of a TPU whose run nobody knows begins with a DAG's name, which a reader of some DAGs may not see."""
+    """The name of a TPU of an unknown run begins with a DAG's name, which a reader of some DAGs may not see."""
     known = snapshot([node(KEY.node_id(1), KEY)])
     for reader, name in ((ALL, KEY.node_id(1)), (Reader({"tpu_train"}), f"*-{KEY.digest}-1")):
         shown = {data["rows"][0][0]["text"] for data in (tpus(known, reader), orphan_table(known, reader))}
@@ -222,7 +222,7 @@ def test_a_tpu_of_ours_without_a_living_lease_is_an_orphan(expires_at: Any, reco
 
 
 def test_what_is_leased_or_not_ours_is_no_orphan() -> None:
-    """A TPU with a living lease, and one that somebody else made, are left alone."""
+    """A TPU with a living lease, and one that another user made, are left alone."""
     data = orphan_table(snapshot([node(KEY.node_id(1), KEY), node("annas")], records=[record()]), ALL)
     assert data["rows"] == []
     assert data["empty"].startswith("none")

@@ -24,7 +24,7 @@ def test_a_running_tpu_of_ours_has_a_command() -> None:
 
 
 def test_a_sick_tpu_has_one_too() -> None:
-    """Who wants to know why a TPU is unhealthy has to log in to it."""
+    """An unhealthy TPU has a command too: a login shows why it is unhealthy."""
     assert names(snapshot([node(NODE, KEY, health="UNHEALTHY_TENSORFLOW")], records=[record()])) == [NODE]
 
 

@@ -295,7 +295,7 @@ def test_a_short_run_is_no_zero(shown: Visit) -> None:
     [(401, "Your session has ended"), (403, "You may not see this page"), (500, "Airflow answered 500")],
 )
 def test_a_refusal_is_explained(shown: Visit, status: int, text: str) -> None:
-    """Somebody whose session ends while the page is open reads what to do."""
+    """A reader whose session ends while the page is open reads what to do."""
     shown.page.route("**/airflow-tpu/data", lambda route: route.fulfill(status=status, json={"detail": "no"}))
     shown.page.reload()
     shown.page.get_by_role("status").get_by_text(text).wait_for()

@@ -62,7 +62,7 @@ def test_the_figures_of_a_quiet_project() -> None:
 
 
 def test_idle_and_lost_stand_apart() -> None:
-    """Hours that trained nothing, or for nothing, are told beside the sum, and so is what nobody knows."""
+    """Hours that trained nothing, or for nothing, are shown beside the sum, and so is what is unknown."""
     event, other = opened(), opened(number=2)
     end = replace(closed(event, 2, EndReason.PREEMPTED), training_seconds=3600.0, lost_seconds=900.0)
     unknown = replace(closed(other, 1, EndReason.VANISHED), lost_seconds=None)

@@ -1,4 +1,4 @@
-"""A DAG of somebody's own that starts trainings: one task for each form."""
+"""A user's own DAG that starts trainings: one task for each form."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_penalties_are_off_where_they_exist(tmp_path: Path, version: tuple[int, 
 @pytest.mark.slow
 @pytest.mark.parametrize("tier", KERNEL_TIERS)
 async def test_a_server_that_fails_to_start_is_quoted(vm_tiers: Tiers, tmp_path: Path, tier: str) -> None:
-    """When sshd ends at once, the error carries its last words, and no process is left."""
+    """When sshd ends at once, the error carries the end of its output, and no process is left."""
     if tier in vm_tiers.reasons:
         pytest.skip(vm_tiers.reasons[tier])
     broken = program(tmp_path / "sshd", "echo 'Bad configuration option: Tea' >&2; exit 255")

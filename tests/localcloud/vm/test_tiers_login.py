@@ -147,7 +147,7 @@ async def test_many_sessions_share_one_connection(vm_start: Start) -> None:
 
 
 async def test_keys_may_come_late(vm_start: Start) -> None:
-    """A worker without keys refuses everybody; keys that are set later admit, and replaced ones admit no more."""
+    """A worker without keys refuses every login; keys that are set later admit, and replaced ones admit no more."""
     worker = await vm_start(keys=())
     with pytest.raises(asyncssh.PermissionDenied):
         async with login(worker):
@@ -164,7 +164,7 @@ async def test_keys_may_come_late(vm_start: Start) -> None:
 
 
 async def test_a_rotated_host_key_replaces_the_old_one(vm_start: Start) -> None:
-    """After a rotation the old pin fails, the new one holds, and established connections go on."""
+    """After a rotation the old pin fails, the new one holds, and established connections stay open."""
     worker = await vm_start()
     before = worker.host_key
     async with login(worker) as old:

@@ -1,4 +1,4 @@
-"""While a run goes on, its newest complete checkpoint is in the bucket; when it ends, its last one."""
+"""While a run trains, its newest complete checkpoint is in the bucket; when it has ended, its last one."""
 
 from __future__ import annotations
 

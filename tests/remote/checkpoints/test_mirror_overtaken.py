@@ -20,7 +20,7 @@ DEAF = (
 def test_an_attempt_that_is_overtaken_is_ended(
     run: MirroredRun, moved_run: MirroredRun, bucket: CheckpointServer
 ) -> None:
-    """When it wants to save its next checkpoint it is stopped instead; what it says last is told as a lost lease."""
+    """When it wants to save its next checkpoint it is stopped instead, and its last message reports a lost lease."""
     first = run.start()
     run.mirrored(first, 1)
     moved_run.start("sleep", "1000", attempt=2)

@@ -62,7 +62,7 @@ def test_what_an_older_set_has_is_not_uploaded_again(run: MirroredRun, bucket: C
 def test_a_new_machine_finds_the_files_where_they_were(
     run: MirroredRun, moved_run: MirroredRun, bucket: CheckpointServer
 ) -> None:
-    """The next attempt gets the whole directory back, links included, and is told where; it uploads nothing anew."""
+    """The next attempt gets the whole directory back, with links and its path in TRC_RESUME; it uploads nothing."""
     ref = start(run)
     run.mirrored(ref, 2)
     run.machine.kill_all()
@@ -77,7 +77,7 @@ def test_a_new_machine_finds_the_files_where_they_were(
 
 
 def test_the_last_save_need_not_keep_still(run: MirroredRun, bucket: CheckpointServer) -> None:
-    """When the script has ended by itself nobody writes any more: what it saved last is kept at once."""
+    """When the script has ended by itself nothing is written any more: what it saved last is kept at once."""
     ref = start(run, mirror_secs=3600.0)
     until(lambda: b"resumes" in run.machine.log(ref))
     result = run.machine.stop(LONG_GRACE, ref)["result"]

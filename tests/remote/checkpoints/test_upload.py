@@ -1,4 +1,4 @@
-"""Storage trouble never ends a run: it is tried again, told once, and what could not be saved is admitted."""
+"""Storage trouble never ends a run: it is tried again, logged once, and what could not be saved is reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_short_trouble_goes_unnoticed(run: MirroredRun, bucket: CheckpointServer
 
 
 def test_lasting_trouble_is_told_once_and_overcome(run: MirroredRun, bucket: CheckpointServer) -> None:
-    """While the bucket refuses, the run goes on and its status says why; when it gives in, the newest step is saved."""
+    """While the bucket refuses, the run continues and its status says why; then the newest step is saved."""
     bucket.fault("403", times=3, op="uploads.start", object="*vocabulary")
     ref = run.start()
     run.count_to(1)
@@ -64,7 +64,7 @@ def test_a_bucket_that_keeps_its_old_checkpoints_is_told(run: MirroredRun, bucke
 
 
 def test_a_checkpoint_that_was_torn_in_the_bucket_is_saved_again(run: MirroredRun, bucket: CheckpointServer) -> None:
-    """A copy that somebody has damaged does not count as safe: the next attempt's mirror writes its own."""
+    """A damaged copy does not count as safe: the next attempt's mirror writes its own."""
     ref = run.start()
     run.mirrored(ref, 1)
     run.machine.stop(LONG_GRACE, ref)

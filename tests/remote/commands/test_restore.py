@@ -1,4 +1,4 @@
-"""A new machine goes on where the lost one was: the newest whole checkpoint comes before anything runs."""
+"""A new machine continues where the lost one was: the newest whole checkpoint is restored before anything runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def damage(bucket: CheckpointServer, step: int, name: str, content: bytes | None
 
 
 def test_a_new_machine_goes_on_from_the_newest_checkpoint(lost_run: MirroredRun, moved_run: MirroredRun) -> None:
-    """The second attempt finds the third step byte for byte, is told its path, and counts on from there."""
+    """The second attempt finds the third step byte for byte, gets its path, and counts on from there."""
     ref = moved_run.start(attempt=2)
     moved_run.mirrored(ref, 4)
     log = moved_run.machine.log(ref).decode()
@@ -125,7 +125,7 @@ def test_a_bucket_that_may_not_be_listed_is_no_new_start(
 
 @pytest.mark.soak
 def test_storage_that_is_down_is_no_new_start(moved_run: MirroredRun, bucket: CheckpointServer) -> None:
-    """When nobody listens where the bucket should be, a bounded number of tries ends with 74 in the step restore."""
+    """When nothing listens where the bucket should be, a bounded number of tries ends with 74 in the step restore."""
     bucket.url = "http://127.0.0.1:9"
     ref = moved_run.start(attempt=2)
     until((moved_run.machine.attempt(ref) / "exit.json").exists, 120.0)
@@ -146,7 +146,7 @@ def test_short_trouble_delays_a_restore_and_no_more(
 
 
 def test_checkpoints_on_the_machine_are_not_fetched_again(run: MirroredRun, bucket: CheckpointServer) -> None:
-    """A second attempt on the same machine goes on from its disk, and the bucket serves nothing."""
+    """A second attempt on the same machine resumes from its disk, and the bucket serves nothing."""
     first = run.start()
     run.mirrored(first, 2)
     run.machine.stop(LONG_GRACE, first)

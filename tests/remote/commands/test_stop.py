@@ -1,4 +1,4 @@
-"""StopPolicy: all of the run, nothing but the run, as often as asked."""
+"""Stopping: all of the run, nothing but the run, as often as asked."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_request_during_the_setup_keeps_the_command_from_starting(machine: Mac
 
 
 def test_other_runs_and_other_processes_live_on(machine: Machine, bystander: subprocess.Popen[bytes]) -> None:
-    """StopPolicy one run touches neither another run of the same login nor anything else."""
+    """Stopping one run touches neither another run of the same login nor anything else."""
     machine.start("sleep", "1000")
     machine.start("sleep", "1000", run=OTHER)
     machine.stop(0.0)
@@ -120,7 +120,7 @@ def test_other_runs_and_other_processes_live_on(machine: Machine, bystander: sub
 
 
 def test_a_run_without_its_supervisor_is_stopped_all_the_same(machine: Machine) -> None:
-    """After the supervisor was killed its command goes on; stop finds and ends it and what it started."""
+    """After the supervisor was killed its command lives on; stop finds and ends it and what it started."""
     machine.start("sh", "-c", STUBBORN, environment={"MINE": "orphan"})
     wait_for(machine, b"ready")
     os.kill(machine.recorded()["supervisor_pid"], signal.SIGKILL)

@@ -143,7 +143,7 @@ def test_a_run_leaves_its_own_guard_behind(machine: Machine, cloud: BackgroundCl
 
 
 def test_a_queued_resource_is_deleted_with_its_node(machine: Machine, cloud: BackgroundCloud) -> None:
-    """A request that is active goes by force: a node alone would leave a terminated node that holds quota."""
+    """An ACTIVE request is deleted by force: deleting the node alone would leave a dead request that holds quota."""
     request = tpu_v2.CreateQueuedResourceRequest(
         parent=PARENT, queued_resource_id="forgotten", queued_resource=queued_resource("asked")
     )
@@ -183,7 +183,7 @@ def test_a_machine_that_outlives_its_node_is_shut_down(machine: Machine, cloud: 
 
 
 def test_an_account_that_may_not_delete_shuts_down(machine: Machine, cloud: BackgroundCloud) -> None:
-    """403 is not tried again: the machine is switched off, with sudo if need be, after everything has been saved."""
+    """403 is not tried again: the machine is switched off, with sudo if needed, after everything has been saved."""
     cloud.add_fault(
         "tpu.call", {"method": "DeleteNode", "transport": "rest"}, code=7, message="tpu.nodes.delete denied"
     )
@@ -225,7 +225,7 @@ def test_an_api_that_cannot_be_asked_ends_in_a_shutdown(
 
 
 def test_a_bucket_that_refuses_does_not_keep_the_tpu(machine: Machine, cloud: BackgroundCloud) -> None:
-    """What cannot be saved is told; the node goes all the same, for it costs more every minute."""
+    """What cannot be saved is reported; the node is deleted all the same, since it costs more every minute."""
     cloud.cloud.faults.add({"point": "gcs.request", "match": {}, "times": 1000, "params": {"action": "403"}})
     forget(machine, cloud)
     eventually(lambda: nodes(cloud), lambda found: found == {}, PATIENCE)
@@ -243,7 +243,7 @@ def test_what_fails_altogether_is_tried_again(machine: Machine, cloud: Backgroun
 
 
 def test_an_airflow_that_comes_back_keeps_its_tpu(machine: Machine, cloud: BackgroundCloud, tmp_path: Path) -> None:
-    """It is heard of while everything is being wound up: the artifacts are saved, and the TPU is left to it."""
+    """Airflow comes back while the guard saves: the artifacts are saved, and the TPU is left to Airflow."""
     go = tmp_path / "go"
     forget_later(machine, cloud, DEAF, grace_secs=600.0, environment={"GO": str(go)})
     with deadline_passes(machine, cloud):

@@ -24,6 +24,6 @@ def test_an_extension_postpones_everything(machine: Machine) -> None:
 
 
 def test_an_attempt_that_is_not_there_cannot_be_extended(machine: Machine) -> None:
-    """The answer is an error, not a deadline that nobody keeps."""
+    """The answer is an error, not a deadline that nothing enforces."""
     answer = machine.ask("extend", *named(RunRef("nobody", 1)), "--deadline", "1")
     assert (answer["type"], answer["reason"]) == (protocol.ERROR, "FileNotFoundError")

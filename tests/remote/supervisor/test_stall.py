@@ -1,4 +1,4 @@
-"""A12: a run that hangs holds its TPU for hours unless somebody notices that nothing changes any more."""
+"""A12: a run that hangs would hold its TPU for hours: it is stopped when nothing changes any more."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def save_checkpoint(run: Watched) -> None:
 
 
 def test_a_run_that_hangs_is_stopped(machine: Machine) -> None:
-    """It prints a line, then sleeps for ever: it is ended and told as stalled, with what was looked at."""
+    """It prints a line, then sleeps for ever: it is ended and reported as stalled, with what was looked at."""
     result = machine.run("sh", "-c", HANG, stall_secs=0.6, grace_secs=5.0)
     assert (result["stalled"], result["stopped"], result["deadline"]) == (True, False, False)
     assert result["stalled_secs"] >= 0.6
@@ -93,7 +93,7 @@ def test_without_a_limit_nothing_is_stalled(machine: Machine) -> None:
 
 
 def test_silence_is_borne_up_to_the_limit(watched: Watched) -> None:
-    """It strikes once, at the limit, and tells how long nothing had changed."""
+    """It strikes once, at the limit, and says how long nothing had changed."""
     assert not watched.pass_by(0.95 * LIMIT)
     assert watched.pass_by(0.15 * LIMIT)
     assert LIMIT <= watched.stall.seconds <= 1.1 * LIMIT
@@ -102,7 +102,7 @@ def test_silence_is_borne_up_to_the_limit(watched: Watched) -> None:
 
 @pytest.mark.parametrize("sign", [write_log, tell_progress, write_output, save_checkpoint])
 def test_one_sign_of_life_is_enough(watched: Watched, sign: Callable[[Watched], None]) -> None:
-    """A log that grows, progress that is told, a file that is written: each alone keeps it quiet, and then no more."""
+    """A log that grows, progress that is reported, a file that is written: each alone counts as a change."""
     for _ in range(5):
         sign(watched)
         assert not watched.pass_by(0.8 * LIMIT)
@@ -118,7 +118,7 @@ def test_a_new_step_begins_anew(watched: Watched) -> None:
 
 @pytest.mark.parametrize("exit_code", [75, 76, 143, 1])
 def test_how_a_stalled_script_took_its_end_says_nothing(exit_code: int) -> None:
-    """Whatever it exits with when it is asked to stop, the run has stalled; what is safe is told."""
+    """Whatever it exits with when it is asked to stop, the run has stalled; the safe step is reported."""
     error = classify_exit(RunResult(exit_code, stalled=True, stalled_secs=3600.0, last_durable_step=40))
     assert isinstance(error, RunStalled)
     assert "nothing changed for 3600 s" in str(error)

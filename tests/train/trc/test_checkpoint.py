@@ -68,7 +68,7 @@ def test_the_newest_step_counts_not_the_last_written(shelf: Shelf) -> None:
 
 
 def test_saving_a_step_again_replaces_it(shelf: Shelf) -> None:
-    """A torn checkpoint of the same step is in nobody's way."""
+    """A torn checkpoint of the same step does not prevent saving it again."""
     (directory,) = shelf.save(10)
     (directory / "variables.data").write_bytes(b"torn")
     shelf.save(10)
@@ -171,7 +171,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(
 
 @pytest.mark.parametrize("damage", [damage for damage, _ in DAMAGES if damage is not lose_the_manifest])
 def test_checkpoints_none_of_which_is_whole_refuse_the_resume(shelf: Shelf, damage: Callable[[Path], None]) -> None:
-    """Starting from zero would throw the run away without a word, so the script ends with 66."""
+    """Starting from zero would silently throw the run away, so the script ends with 66."""
     for directory in shelf.save(1, 2):
         damage(directory)
     with pytest.raises(ContractExit) as refused:
@@ -258,7 +258,7 @@ def rename_version(directory: Path) -> None:
 
 
 def test_a_checkpoint_of_another_release_refuses_the_resume(shelf: Shelf) -> None:
-    """Going on from an older one would lose work without a word, so the script ends with 66 and names the way out."""
+    """Resuming from an older one would silently lose work, so the script ends with 66 and names the way out."""
     shelf.store.commit(1, write_for(1), "periodic")
     rename_version(shelf.store.commit(2, write_for(2), "periodic").directory)
     with pytest.raises(ContractExit, match=r"step-0000000002 is of another release: .* version 2") as refused:

@@ -112,7 +112,7 @@ def test_a_signal_asks_to_stop(number: signal.Signals) -> None:
 
 @pytest.mark.usefixtures("restored_signals")
 def test_a_second_interrupt_from_the_keyboard_ends_the_script_at_once() -> None:
-    """Whoever presses Ctrl-C twice does not wait for the checkpoint."""
+    """A second Ctrl-C ends the script without waiting for the checkpoint."""
     StopRequest(contract()).install()
     signal.raise_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
@@ -121,7 +121,7 @@ def test_a_second_interrupt_from_the_keyboard_ends_the_script_at_once() -> None:
 
 @pytest.mark.usefixtures("restored_signals")
 def test_losing_the_terminal_does_not_ask_to_stop() -> None:
-    """SIGHUP is what remains of a lost SSH connection: training goes on."""
+    """A lost SSH connection leaves a SIGHUP: training continues."""
     stop = StopRequest(contract())
     stop.install()
     signal.raise_signal(signal.SIGHUP)

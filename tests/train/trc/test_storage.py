@@ -92,7 +92,7 @@ def test_data_set_in_a_bucket_is_the_same_data_set(bucket: Bucket, tmp_path: Pat
 def test_champion_and_candidate_are_measured_on_the_same_examples(
     bucket: Bucket, run: DigitsRun, undisturbed: DigitsRun, tmp_path: Path
 ) -> None:
-    """A run that gets a model to compete with reports what that model reaches on the run's own test images."""
+    """A run that gets a champion to compete with reports what it reaches on the run's own test images."""
     (tmp_path / "data").mkdir()
     data_set(tmp_path / "data" / "digits.npz")
     environment = {

@@ -11,7 +11,7 @@ import os
 
 
 def host() -> str:
-    """Name of the process's host: two triggerers of one machine are told apart by it (``[core] hostname_callable``)."""
+    """Name of the host, by which Airflow tells two triggerers of one machine apart (``[core] hostname_callable``)."""
     return os.environ.get("STACK_HOST", "localhost")
 
 

@@ -23,7 +23,7 @@ def test_every_price_has_its_source(catalogue: Catalogue) -> None:
 
 
 def test_prices(catalogue: Catalogue) -> None:
-    """Preemptible has the spot price; a price nobody publishes is None, not zero."""
+    """Preemptible has the spot price; an unpublished price is None, not zero."""
     spot = catalogue.price("v2-8", "us-central1-f", Tier.SPOT)
     assert spot == catalogue.price("v2-8", "us-central1-f", Tier.PREEMPTIBLE)
     assert spot is not None

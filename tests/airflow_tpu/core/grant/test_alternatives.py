@@ -1,4 +1,4 @@
-"""Where a run may go when its zone has no capacity, and in which order."""
+"""The TPUs that a run tries when its zone has no capacity, and in which order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def grant(*rows: dict[str, Any]) -> Grant:
 
 
 def conf(catalogue: Catalogue, **fields: Any) -> RunConf:
-    """A form that lets the run walk."""
+    """A form that lets the run try other rows."""
     asked = {
         "script": "hello.py",
         "accelerator_type": "v2-8",
@@ -66,7 +66,7 @@ def test_rows_in_the_region_with_as_many_chips(catalogue: Catalogue) -> None:
 
 
 def test_order_is_that_of_the_grant(catalogue: Catalogue) -> None:
-    """Whoever puts a row first in the grant file has it tried first."""
+    """The row that comes first in the grant file is tried first."""
     forwards, backwards = found(catalogue, *ROWS)[1:], found(catalogue, *reversed(ROWS))[1:]
     assert backwards == forwards[::-1]
 
@@ -99,7 +99,7 @@ A, B, C = (Alternative("us-central1-f", kind, "image", Tier.SPOT) for kind in ("
 
 
 def test_capacity_search_tries_all_then_waits_and_starts_over() -> None:
-    """Each alternative is asked for once in a round; after the last one it is waited, and the first is next."""
+    """Each alternative is requested once in a round; after the last one the run waits, and the first is next."""
     search, alternative = CapacitySearch(NOW), A
     seen = []
     for _ in range(6):

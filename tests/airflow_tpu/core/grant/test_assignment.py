@@ -30,7 +30,7 @@ def row(count: int, unit: str = "chips", accelerator_type: str = "") -> Allowanc
 
 
 def tpu(name: str, kind: str, alive: bool = True, tier: Tier = Tier.SPOT, zone: str = ZONE) -> InventoryItem:
-    """A TPU of somebody."""
+    """A TPU of the project."""
     return InventoryItem(f"projects/p/locations/{zone}/nodes/{name}", kind, tier, zone, None, alive)
 
 
@@ -77,7 +77,7 @@ def test_the_most_specific_row_is_first() -> None:
 
 
 def test_what_no_row_is_about_belongs_to_none() -> None:
-    """Another zone, another tier and a type that nobody can count are in no row, and the last is named for its pool."""
+    """Another zone, another tier and a type that cannot be counted are in no row; the last is named for its pool."""
     far, dear, odd = tpu("far", SMALL, zone="us-west1-c"), tpu("dear", SMALL, tier=Tier.ON_DEMAND), tpu("odd", "v9-8")
     found = assign(of([row(64)]), [far, dear, odd])
     assert set(found.uncovered) == {far, dear}

@@ -113,7 +113,7 @@ def test_devices_cannot_form_pods(local_grant: Grant, catalogue: Catalogue) -> N
 
 
 def test_the_sixth_of_five_is_refused(local_grant: Grant, catalogue: Catalogue) -> None:
-    """Everybody's nodes count, and the holders and another row with room are named."""
+    """All nodes of the project count, and the holders and another row with room are named."""
     fault = faults_of(local_grant, on_demand(catalogue), Inventory(items(5)))["devices"]
     assert "1 asked and 5 held are more than 5 on-demand v2-8 devices" in fault.problem
     assert "n0 (v2-8)" in fault.problem
@@ -273,7 +273,7 @@ def test_one_worker_may_have_an_address(local_grant: Grant, catalogue: Catalogue
 
 
 def test_addresses_can_be_accepted(local_grant: Grant, catalogue: Catalogue) -> None:
-    """Who needs the addresses of a slice says why; the TPU itself stays covered."""
+    """With a reason a slice gets its addresses; the TPU itself stays covered."""
     more = {"internal_ips": False, "paid_reason": "no VPN here"}
     permit = authorize(local_grant, request_for(catalogue, "v4-64", "us-central2-b", Tier.SPOT, **more), EMPTY, NOW)
     assert permit.allowance_text == "32 spot v4 chips in us-central2-b"
@@ -339,7 +339,7 @@ def test_a_reason_for_traffic_leaves_the_tpu_covered(local_grant: Grant, catalog
 
 
 def test_a_reason_is_not_used_where_all_is_covered(local_grant: Grant, catalogue: Catalogue) -> None:
-    """A covered TPU is not booked as a paid one because somebody filled in the field."""
+    """A covered TPU is not booked as a paid one because the field was filled in."""
     permit = authorize(local_grant, on_demand(catalogue, paid_reason="to be safe"), Inventory(), NOW)
     assert (permit.paid_reason, permit.reasons) == ("", ())
     assert "covered by 5 on-demand" in str(permit)

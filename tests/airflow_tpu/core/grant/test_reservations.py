@@ -101,7 +101,7 @@ def test_a_reservation_belongs_to_one_row(local_grant: Grant, catalogue: Catalog
 
 
 def test_expired_reservations_do_not_count(ask: Callable[..., str | None]) -> None:
-    """A run that has disappeared blocks nobody once its lease has ended, not one microsecond later."""
+    """A run that has disappeared holds no chips once its lease has ended, not one microsecond later."""
     assert ask(many(5, hours=0))
     with pytest.raises(GrantViolation):
         ask(many(5, hours=1e-9))
@@ -125,7 +125,7 @@ def test_taking_replaces_the_runs_older_one_and_forgets_the_expired() -> None:
 
 
 def test_renewed_reservation_is_not_dropped() -> None:
-    """What the reaper condemned is removed only if it is still the same."""
+    """A reservation that the reaper has selected is removed only if it is still the same."""
     seen, renewed = reservation(1), reservation(1, hours=5)
     assert Reservations((seen, reservation(2))).without([seen]).entries == (reservation(2),)
     assert Reservations((renewed,)).without([seen]).entries == (renewed,)

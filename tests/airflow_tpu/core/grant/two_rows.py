@@ -22,7 +22,7 @@ def two_rows(local_grant: Grant, devices: int) -> Grant:
 
 
 def alive(count: int) -> tuple[InventoryItem, ...]:
-    """Living spot v5litepod-8 of somebody."""
+    """Living spot v5litepod-8 of the project."""
     return tuple(
         InventoryItem(f"projects/p/locations/{ZONE}/nodes/n{n}", KIND, Tier.SPOT, ZONE, None) for n in range(count)
     )

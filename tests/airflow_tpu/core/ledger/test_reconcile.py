@@ -112,7 +112,7 @@ def test_each_difference_is_named(entries: list[dict[str, Any]], events: list[Op
 
 
 def test_a_preemption_ends_before_the_delete() -> None:
-    """Google takes the TPU at minute 45, somebody deletes what is left at minute 95: both records are right."""
+    """Google takes the TPU at minute 45, a person deletes what is left at minute 95: both records are right."""
     assert differences(LIFE, [opened(), closed(minutes=40, reason=EndReason.PREEMPTED)]) == []
     assert differences(LIFE[:2], [opened(), closed(minutes=40, reason=EndReason.PREEMPTED)]) == []
 
@@ -140,7 +140,7 @@ def test_days_and_runs_are_chosen_on_both_sides() -> None:
 
 
 def test_the_tolerance_is_the_caller_s() -> None:
-    """What is six seconds apart is a difference to those who want no more than one."""
+    """With a tolerance of one second, six seconds apart are a difference."""
     found = reconcile(EVENTS, read_entries(json.dumps(LIFE)), EVERYTHING, timedelta(seconds=1))
     assert [difference.delta for difference in found] == [timedelta(seconds=-6)]
 

@@ -1,4 +1,4 @@
-"""What of a run crosses regions, and what the report says it costs."""
+"""Cross-region transfers of a run, and what the report says they cost."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def test_traffic_has_a_price(catalogue: Catalogue) -> None:
 
 @pytest.mark.parametrize("location", ["ME-WEST1", ""])
 def test_an_unknown_pair_has_no_price(catalogue: Catalogue, location: str) -> None:
-    """Bytes that are known travel a way that is not: unknown, never nothing."""
+    """Bytes are known, the route is not: the cost is unknown, never nothing."""
     lines = billed(catalogue, *run(Transfer(RUNS, location, outward=True), Transfer(DATA, location, False, GIB)))
     assert [(line.quantity, line.usd) for line in lines] == [(Decimal(3), None), (Decimal(1), None)]
     assert all("is not known here" in line.note for line in lines)
 
 
 def test_an_unknown_amount_has_no_price(catalogue: Catalogue) -> None:
-    """What nobody counted, what still runs, and what is empty so far have no quantity, and so no price."""
+    """What was not counted, what still runs, and what is empty so far have no quantity, and so no price."""
     counted = Transfer(DATA, "US", outward=False, size=GIB)
     unknown = Transfer(DATA, "US", outward=False)
     sums = billed(catalogue, *run(counted), *run(unknown, node_id="b"))

@@ -174,7 +174,7 @@ def test_lost_work_stands_apart(catalogue: Catalogue, lost_seconds: float | None
 
 
 def test_waiting_is_from_the_request_to_ready(catalogue: Catalogue) -> None:
-    """Five minutes of waiting are no chip-hours, and nobody knows yet how long the running one will have waited."""
+    """Five minutes of waiting are no chip-hours, and the wait of one that is still waiting is unknown."""
     waits = [row.wait_seconds for row in fold([opened("a"), closed("a"), opened("b")], catalogue, NOW).rows]
     assert waits == [300.0, None]
 

@@ -60,7 +60,7 @@ def test_equal_is_not_better() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_no_number_is_never_promoted(value: float) -> None:
-    """A diverged model wins nothing, not even against nobody."""
+    """A diverged model does not become the champion, even without one to beat."""
     assert not decide(candidate(value), CHAMPION, BAR).better
     assert not decide(candidate(value, None), None, BAR).better
 
@@ -78,7 +78,7 @@ def test_figures_of_two_nights_are_not_compared() -> None:
 
 
 def test_champion_that_cannot_be_loaded_stays() -> None:
-    """The reason why it could not be measured is told."""
+    """The reason says why the champion could not be measured."""
     decision = decide(candidate(0.99, 0.0, error="no saved_model.pb"), CHAMPION, BAR)
     assert (decision.better, "no saved_model.pb" in decision.reason) == (False, True)
 

@@ -122,7 +122,7 @@ def test_the_pattern_finds_zero_dollars() -> None:
 
 
 def test_an_unknown_loss_is_said(catalogue: Catalogue) -> None:
-    """Nobody knows how much was lost: a question mark, and not a nought."""
+    """An unknown loss is a question mark, not a zero."""
     text = text_report(fold([OPENED, replace(CLOSED, lost_seconds=None)], catalogue, NOW))
     assert "?: how much was lost with 1 incarnation(s) is unknown" in text
     assert "lost: " not in text
@@ -147,7 +147,7 @@ def test_an_unknown_price_is_said(catalogue: Catalogue) -> None:
 
 @pytest.mark.parametrize(("days", "phrase"), [(-5, "ENDS SOON"), (-8, "days left"), (1, "HAS ENDED")])
 def test_the_term_is_counted_down(catalogue: Catalogue, local_grant: Grant, days: int, phrase: str) -> None:
-    """A grant that ends within a week is said loudly."""
+    """A grant that ends within a week is a warning."""
     usage = fold([OPENED, CLOSED], catalogue, local_grant.ends_at + timedelta(days=days))
     assert phrase in text_report(usage, local_grant)
 

@@ -43,7 +43,7 @@ def test_unreachable_host_is_a_loss() -> None:
 
 
 def test_no_newer_checkpoint_in_several_attempts_ends_the_run() -> None:
-    """A preemption every ten minutes and a checkpoint every twelve would go on for ever."""
+    """A preemption every ten minutes and a checkpoint every twelve would never end: the run is stopped."""
     spent = lose(100, *[100] * NO_PROGRESS_LIMIT)
     assert "without a newer checkpoint (step 100)" in str(spent.exhausted(LOSS, allowed=1000, checkpoints=True))
 

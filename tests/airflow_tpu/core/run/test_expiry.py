@@ -29,7 +29,7 @@ def lease(state: str | None, expires: dt.datetime = NOW + HOUR) -> dict[str, Lea
 
 @pytest.mark.parametrize("state", ["running", "queued", None])
 def test_living_run_keeps_its_tpu(state: str | None) -> None:
-    """A run that goes on, or whose state could not be asked, loses nothing before its lease ends."""
+    """A run that continues, or whose state could not be read, loses nothing before its lease ends."""
     assert select_expired([node(NOW + HOUR)], lease(state), NOW) == []
 
 

@@ -24,7 +24,7 @@ def test_line_says_why_how_far_what_is_safe_and_what_is_lost() -> None:
 
 
 def test_line_says_what_nobody_knows() -> None:
-    """A script without progress and without checkpoints has lost something, and nobody knows how much."""
+    """A script without progress and without checkpoints has lost work, of unknown amount."""
     line = str(Interruption("HostLost", 1, 0))
     assert line == "interruption 1 of 0 allowed (HostLost): step not known, no checkpoint is safe, lost work not known"
 
@@ -48,7 +48,7 @@ def test_work_lost_is_counted_from_the_newest_safe_point(
 
 
 def test_last_signs_of_life_add_up() -> None:
-    """The newest number of each kind stays, and what is no number does not count."""
+    """The newest number of each kind stays, and a value that is no number does not count."""
     beats: list[tuple[Any, Any]] = [
         ({"step": 7}, {"last_step": 5, "last_at": 100.5}),
         (None, None),
@@ -65,7 +65,7 @@ def test_last_signs_of_life_add_up() -> None:
 
 @pytest.mark.parametrize("at", [START, None])
 def test_instant_of_a_loss_crosses_the_trigger(at: dt.datetime | None) -> None:
-    """The task learns when the trigger saw the loss, however late it goes on."""
+    """The task learns when the trigger saw the loss, however late it resumes."""
     with pytest.raises(TPUPreempted) as caught:
         raise_for(error_event(TPUPreempted("gone", at)))
     assert caught.value.at == at

@@ -132,7 +132,7 @@ def test_a_result_says_one_thing(data: dict[str, Any]) -> None:
 def test_script_that_stops_for_its_deadline_is_not_tried_again(
     code: int, seconds_before: float, error: type[TPUError]
 ) -> None:
-    """A script that watches the deadline stops a grace before it; long before it somebody else has stopped it."""
+    """A script that watches the deadline stops a grace before it; long before it something else has stopped it."""
     deadline = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
     result = RunResult(code, ended_at=deadline.timestamp() - seconds_before)
     assert type(classify_exit(result.judged_by(deadline))) is error

@@ -41,7 +41,7 @@ def test_next_incarnation_never_reuses_a_number_that_the_project_knows() -> None
 
 
 def test_life_of_an_unknown_node_is_empty() -> None:
-    """What was never noted is unknown, not zero by accident of a key error."""
+    """What was never recorded is unknown, not zero."""
     assert RECORD.life("other").ready_at is None
 
 
@@ -61,12 +61,12 @@ LATER = NOW + dt.timedelta(seconds=1)
     ],
 )
 def test_only_the_same_dag_run_takes_a_living_lease_again(other: Holder | None, refused: bool) -> None:
-    """A retry has number and start, a clear a higher number; anybody else is another DAG run of these ids."""
+    """A retry has number and start, a clear a higher number; everything else is another DAG run of these ids."""
     record = RECORD.renewed("token-2", NOW, Holder(NOW, 2))
     assert record.lease.is_held_against(other, NOW - dt.timedelta(seconds=1)) is refused
     assert not record.lease.is_held_against(other, NOW)
 
 
 def test_lease_without_a_holder_refuses_nobody() -> None:
-    """Where nobody noted the DAG run, nobody can be told from it."""
+    """Without a recorded DAG run, no other run can be told apart from it."""
     assert not RECORD.lease.is_held_against(Holder(LATER), NOW - dt.timedelta(hours=1))

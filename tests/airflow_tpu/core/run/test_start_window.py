@@ -40,7 +40,7 @@ def test_window_is_counted_from_the_start_of_the_run(catalogue: Catalogue) -> No
 
 @pytest.mark.parametrize("form", [{}, {"start_within_hours": 0}], ids=["left out", "zero"])
 def test_no_window_means_the_deadline(catalogue: Catalogue, form: dict[str, Any]) -> None:
-    """Whoever names no window waits for a TPU until the deadline."""
+    """Without a window a run waits for a TPU until the deadline."""
     assert closing(catalogue, **form) is None
 
 

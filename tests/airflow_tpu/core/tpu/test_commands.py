@@ -11,7 +11,7 @@ NODE = ResourceName.parse("projects/project-a/locations/us-central1-f/nodes/tpu-
 
 
 def test_ssh_command_names_everything_that_gcloud_would_guess() -> None:
-    """Node, zone, project and worker are given, so no default of somebody's gcloud leads elsewhere."""
+    """Node, zone, project and worker are given, so no default of the user's gcloud leads elsewhere."""
     expected = "gcloud compute tpus tpu-vm ssh tpu-train-1 --zone=us-central1-f --project=project-a --worker=2"
     assert ssh_command(NODE, 2) == expected
 

@@ -105,7 +105,7 @@ def test_a_colleagues_labels_are_not_ours() -> None:
 
 @pytest.mark.parametrize("garbage", ["", "soon", "-5", "1e9", "9" * 40, "１２"])
 def test_an_unreadable_expiry_is_none(garbage: str) -> None:
-    """A label that somebody edited is no expiry, and no crash of the reaper."""
+    """A label that a person has edited is no expiry, and does not crash the reaper."""
     found = {labels.LABEL_MANAGED_BY: labels.MANAGED_BY, labels.LABEL_EXPIRES: garbage}
     assert labels.expires_of(found) is None
 

@@ -154,7 +154,7 @@ def test_exit_code_and_node_together(ended: tuple[RunResult, Leaf], lost: TPULos
 
 
 def test_a_persons_stop_outlives_the_tpu() -> None:
-    """A run that somebody stopped is not started again because its TPU was taken away right after."""
+    """A run that a person stopped is not started again because its TPU was taken away right after."""
     error = classify_exit(RunResult(75, stopped=True, stop_command=True, last_durable_step=40))
     assert isinstance(error, RunStopped)
     assert "step 40 is safe" in str(error)

@@ -1,4 +1,4 @@
-"""The end of a TPU whose delete fails, is tried again, or is watched by somebody who dies meanwhile."""
+"""The end of a TPU whose delete fails, is tried again, or is watched by a process that dies meanwhile."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_delete_that_fails_ends_nothing(site: Site, client: TPUClient) -
 
 @pytest.mark.parametrize("reason", [EndReason.FINISHED, EndReason.FAILED, EndReason.PREEMPTED])
 def test_alive_again_is_a_new_end(reason: EndReason) -> None:
-    """Who finds a TPU alive, or lost, after its delete has failed knows its end better, though not to the second."""
+    """A process that finds a TPU alive, or lost, after a failed delete knows its end better, but not to the second."""
     later = replace(ending(reason, LATER), source=TimeSource.OBSERVED)
     assert settled([ending(EndReason.FINISHED)], [ending(reason, LATER)]) == [later]
 

@@ -57,7 +57,7 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def test_following_a_run_takes_one_connection(site: Site, client: TPUClient) -> None:
-    """However much a run prints, its follower logs in once and is told what is new."""
+    """However much a run prints, its follower logs in once and gets only what is new."""
     work = run_context(script(site, CHATTY))
     job = await launch(client, work, await ready(work, client), NODE)
     turnstile, lines = Turnstile(job.address), list[str]()

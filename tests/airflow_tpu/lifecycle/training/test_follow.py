@@ -1,4 +1,4 @@
-"""Follow a run through whatever befalls the connection: every line of its log once, and the truth about its end."""
+"""Follow a run through every failure of the connection: each line of its log once, and the truth about its end."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def on_worker(site: Site, action: Callable[[Worker], Awaitable[None]]) -> None:
 
 
 def let_go_on(site: Site) -> None:
-    """Let a script go on that waits for it."""
+    """Let a waiting script continue."""
     for path in paths_named("progress.json", site.cloud.cloud.config.state_dir / "vm"):
         path.with_name("go").touch()
 
@@ -141,7 +141,7 @@ async def test_undisturbed_run(real_site: Site, real_client: TPUClient) -> None:
 
 
 async def test_connection_cut_twice(real_site: Site, real_client: TPUClient) -> None:
-    """The run goes on through two cuts, and its log continues from the exact byte, once."""
+    """The run continues through two cuts, and so does its log, from the exact byte, once."""
     log = Log("step 40 Ünïcode")
 
     def cut() -> None:
@@ -203,7 +203,7 @@ async def test_preempted_in_mid_run(real_site: Site, real_client: TPUClient) -> 
 
 
 async def test_preempted_while_the_connection_lives(real_site: Site, real_client: TPUClient) -> None:
-    """What the API says is noticed although the worker goes on talking: nothing has to break first."""
+    """What the API says is noticed although the worker still answers: nothing has to break first."""
     nodes = real_site.cloud.cloud.state.nodes
 
     def preempt_on_paper() -> None:
@@ -216,7 +216,7 @@ async def test_preempted_while_the_connection_lives(real_site: Site, real_client
 
 
 async def test_deleted_in_mid_run(real_site: Site, real_client: TPUClient) -> None:
-    """A node that somebody deletes is lost, not a failure of the script."""
+    """A node that a person deletes is lost, not a failure of the script."""
     job = await started(real_site, real_client)
 
     def delete() -> None:
@@ -236,7 +236,7 @@ async def test_rebooted_in_mid_run(real_site: Site, real_client: TPUClient) -> N
 
 
 async def test_paused_and_taken_over(real_site: Site, real_client: TPUClient) -> None:
-    """Each follower goes on with the byte after the last one's: no line is lost, doubled or torn."""
+    """Each follower continues with the byte after the last one's: no line is lost, doubled or torn."""
     lines: list[str] = []
     script = GATE + SCRIPT.replace("    print(", "    if number == 100:\n        wait_for_go()\n    print(")
     job = await started(real_site, real_client, script)

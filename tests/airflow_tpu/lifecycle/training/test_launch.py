@@ -75,7 +75,7 @@ async def test_output_is_pushed_and_confirmed(site: Site, client: TPUClient) -> 
 
 
 async def test_output_that_the_bucket_refuses(site: Site, client: TPUClient) -> None:
-    """A file that did not arrive is named, and nothing may go on as if it had."""
+    """A file that did not arrive is named, and the task fails."""
     work = run_context()
     record = await ready(work, client)
     await finished(work, client, await launch(client, work, record, NODE))
@@ -128,7 +128,7 @@ async def test_missing_script_is_a_fault_of_the_form(missing: str) -> None:
 
 
 async def test_script_that_may_not_be_read(site: Site) -> None:
-    """A 403 on the script is told as such, not tried again with a TPU waiting."""
+    """A 403 on the script is reported as such, not tried again while a TPU waits."""
     uri = script(site, "pass")
     site.cloud.add_fault("gcs.request", {"object": "scripts/*"}, action="403")
     with pytest.raises(ConfigError, match="may not be read"):
@@ -153,7 +153,7 @@ async def test_rest_of_a_run_that_no_task_has_copied_is_saved(site: Site, client
 
 
 async def test_rest_of_a_run_whose_tpu_is_gone_is_said_to_be_lost(site: Site, client: TPUClient) -> None:
-    """With the TPU goes what was not in the bucket; the delete is told, and goes on."""
+    """Output that was not in the bucket is lost with the TPU; the delete logs that, and continues."""
     work = run_context(script(site, ENDLESS))
     await launch(client, work, await ready(work, client), NODE)
     site.cloud.preempt(NODE_ID)

@@ -77,7 +77,7 @@ async def test_queued_node_is_ready_no_later_than_charged(site: Site, client: TP
 
 @BOTH
 async def test_adopted_node_is_charged_from_before(site: Site, client: TPUClient, queued: bool) -> None:
-    """A node that was READY before anybody looked is not counted from the first look, which would be too little."""
+    """A node that was READY before the first look is not counted from that look, which would be too little."""
     await until_ready(client, await site.ensure(client, queued), pace())
     adopted = await site.ensure(client, queued)
     arrival = await until_ready(client, Target(adopted.node, adopted.is_queued), pace())
@@ -86,7 +86,7 @@ async def test_adopted_node_is_charged_from_before(site: Site, client: TPUClient
 
 
 async def test_never_ending_operation_does_not_hold_back_a_ready_node(site: Site, client: TPUClient) -> None:
-    """The node's state is the truth: READY goes on although the create operation never ends."""
+    """The node's state is the truth: a READY node is used although the create operation never ends."""
     fault = site.cloud.add_fault("tpu.operation", {"verb": "create"}, action="never")
     target = await site.ensure(client)
     arrival = await until_ready(client, target, pace())
@@ -174,7 +174,7 @@ async def test_deleted_by_somebody_while_waited_for(open_site: Open) -> None:
 
 
 async def test_stumbling_api_does_not_end_a_wait(site: Site, client: TPUClient) -> None:
-    """Rate limits and outages longer than the client's own patience are waited out."""
+    """Rate limits and outages longer than the client's own retries are waited out."""
     target = await site.ensure(client)
     site.cloud.add_fault(
         "tpu.call", {"method": "ListNodes"}, times=3, action="error", code=8, reason="RATE_LIMIT_EXCEEDED"
@@ -237,7 +237,7 @@ async def test_suspending_request_is_deleted_when_it_can_be(open_site: Open) -> 
 
 
 async def test_gone_cannot_be_said_of_a_silent_zone(site: Site, client: TPUClient) -> None:
-    """While a zone does not answer nobody can say that nothing is left; the error names it."""
+    """While a zone does not answer it is unknown whether something is left; the error names it."""
     site.cloud.add_fault("tpu.zone", {"zone": "us-east1-d"}, times=1000, action="unreachable")
     with pytest.raises(DeadlineExceeded, match=r"unreachable zone.*us-east1-d"):
         await until_gone(client, KEY, pace(0.3))
