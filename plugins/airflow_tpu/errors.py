@@ -199,7 +199,7 @@ class TPUMaintenance(TPULost):
 
 
 class TPUVanished(TPULost):
-    """Somebody deleted the TPU, or the API no longer knows it."""
+    """The TPU was deleted by a person or another program, or the API no longer knows it."""
 
 
 class HostLost(TPULost):

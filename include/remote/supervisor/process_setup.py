@@ -22,7 +22,7 @@ def environment(run: RunDir, job: dict[str, Any]) -> dict[str, str]:
         "TRC_RESUME": (run.read(protocol.RESTORED_FILE) or {}).get("path", ""),
         "TRC_RUN_ID": run.run,
         "TRC_ATTEMPT": str(run.attempt),
-        "TRC_STOP_GRACE_SECS": str(job.get("grace_secs", protocol.GRACE_SECS)),
+        "TRC_STOP_GRACE_SECS": f"{job.get('grace_secs', protocol.GRACE_SECS):g}",
         "TRC_DEADLINE": "" if job.get("deadline") is None else str(job["deadline"]),
     }
     variables.update(os.environ)

@@ -76,7 +76,7 @@ def value_table(usage: Usage | None) -> dict[str, Any]:
 def _value_row(line: Priced) -> list[Cell]:
     price, hours = line.price, cell(chip_hours(line.chip_hours))
     if price is None:
-        return [cell(line.kind), hours, unknown(), unknown("nobody has published a price"), unknown(), unknown()]
+        return [cell(line.kind), hours, unknown(), unknown("no price is published"), unknown(), unknown()]
     each = cell(f"{price.usd_per_chip_hour.normalize():f}")
     return [cell(line.kind), hours, each, cell(usd(line.value)), cell(price.date), cell(price.source)]
 

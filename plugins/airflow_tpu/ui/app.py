@@ -47,7 +47,7 @@ def create_app(cache: SnapshotCache | None = None, wait_seconds: float = WAIT_SE
     :param wait_seconds: seconds one request waits for them.
     """
     snapshots = cache or SnapshotCache(Loader())
-    # A sub-application is open to everybody unless it guards itself, and FastAPI's own pages ignore the guards.
+    # A sub-application is open to every visitor unless it guards itself, and FastAPI's own pages ignore the guards.
     app = FastAPI(title="TPU usage", dependencies=GUARDS, openapi_url=None, docs_url=None, redoc_url=None)
     app.middleware("http")(_with_headers)
 

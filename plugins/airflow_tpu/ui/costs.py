@@ -30,7 +30,7 @@ def cost_of(snapshot: Snapshot, item: InventoryItem) -> Cell:
     use = assignment.places.get(item)
     if use is None:
         return cell(BILLED, "no allowance covers its type, tier and zone", tone="bad")
-    # Nobody knows which of the TPUs of a row Google bills, unless the bill of all that are too many was accepted.
+    # Which TPUs of an exceeded row Google bills is unknown, unless the bill of all that are too many was accepted.
     if any(other.name not in snapshot.paid for other in use.beyond):
         return cell(OVER, f"beyond {use.row}", tone="bad")
     return cell(COVERED, str(use.row), tone="good")

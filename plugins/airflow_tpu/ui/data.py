@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 GCP_CONN_ID = "google_cloud_default"
 MAX_AGE = 15.0
 """Seconds for which an answer is given again without looking."""
-# A page waits for nobody: a zone that is slow for longer than this shows as unknown, and the next look tries again.
+# A page waits for no zone longer than this: a slower one shows as unknown, and the next look tries again.
 _TIMING = CallTiming(answer=8.0, retry=12.0)
 
 

@@ -46,7 +46,7 @@ def _gauge(use: RowUse, assignment: Assignment, inventory: Inventory) -> dict[st
         return _blind(row, f"{row.zone} did not answer")
     if odd := assignment.uncounted_in(row.zone, row.tier):
         return _blind(row, f"the chips of {odd[0]} cannot be counted")
-    # Dead ones leave less to ask for, but nobody is charged for them: over is what lives beyond the count.
+    # Dead ones leave less to request, but are not charged: over is what lives beyond the count.
     parts = [f"{use.in_use} of {row.count} {row.unit} in use", f"{use.free} idle"]
     parts += [f"{use.dead_units} held by dead TPUs"] if use.dead_units else []
     parts += [f"{use.over} over the allowance: billed"] if use.over else []

@@ -54,7 +54,7 @@ class Snapshot:
 
     @cached_property
     def paid(self) -> frozenset[str]:
-        """Names of the living whose bill somebody has accepted."""
+        """Names of the living TPUs whose bill was accepted."""
         items = self.inventory.items if self.inventory else ()
         named = {item.name: self.opened.get(item.name.rpartition("/")[2]) for item in items if item.alive}
         return frozenset(name for name, opened in named.items() if opened is not None and opened.allowance is None)

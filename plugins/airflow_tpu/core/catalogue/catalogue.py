@@ -108,7 +108,7 @@ class Catalogue:
         return self.zones.get(accelerator_type, ())
 
     def price(self, accelerator_type: str, zone: str, tier: Tier) -> Price | None:
-        """List price, None when nobody has published one: unknown is not free."""
+        """List price, None when none is published: unknown is not free."""
         return self.prices.get((accelerator_type, zone, tier.pool))
 
     def runtime_versions(self, generation: str) -> tuple[str, ...]:

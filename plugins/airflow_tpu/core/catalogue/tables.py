@@ -91,7 +91,7 @@ def zone(value: str, _row: Row) -> str:
 
 
 def price(value: str, _row: Row) -> str:
-    """US dollars, or empty where nobody has published a price: unknown is not 0."""
+    """US dollars, or empty where no price is published: unknown is not 0."""
     try:
         usd = Decimal(value or "1")
     except InvalidOperation:

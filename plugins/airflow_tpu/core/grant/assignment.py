@@ -9,7 +9,7 @@ cover is never refused, and no search for a maximum flow is needed:
 * what the rows of a type take, the row of the generation need not, and it takes nothing that they could have taken.
 
 Only where more exists than the rows have room for does the order decide *which* TPU is beyond a row. A TPU beyond a row
-still counts against it: nobody knows which of them Google bills, so nothing more is permitted there.
+still counts against it: which of them Google bills is unknown, so nothing more is permitted there.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def assign(grant: Grant, items: Iterable[InventoryItem], paid: Collection[str] =
     """Give every TPU to a row of the grant.
 
     :param items: TPUs and reservations, each once.
-    :param paid: names of TPUs whose bill somebody has accepted; a row is for the others first.
+    :param paid: names of TPUs whose bill was accepted; a row covers the others first.
     """
     uses = {row: RowUse(row) for row in grant.allowances}
     places: dict[InventoryItem, RowUse] = {}

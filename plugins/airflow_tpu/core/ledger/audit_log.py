@@ -1,6 +1,6 @@
 """Creates and deletes of TPUs as Cloud Audit Logs (*Admin Activity*) record them.
 
-The log is on in every project, free, kept for 400 days, and nobody can switch it off: the one record of who created
+The log is on in every project, free, kept for 400 days, and cannot be switched off: the one record of who created
 what that does not come from us. Format: https://cloud.google.com/logging/docs/audit/understanding-audit-logs
 """
 

@@ -117,7 +117,7 @@ def _kept(stored: StoredBytes | None) -> Iterable[NotFree]:
 
 
 def _accepted(rows: tuple[Row, ...]) -> Iterable[NotFree]:
-    """The TPU is covered, and somebody accepted that something around it is not: what, the ledger does not say."""
+    """The TPU is covered, and a bill for something around it was accepted; the ledger does not say for what."""
     accepted = [row for row in rows if row.covered and row.opened.paid_reason]
     for reason in dict.fromkeys(row.opened.paid_reason for row in accepted if row.opened.transfers == ()):
         yield NotFree("accepted around a covered TPU", None, "", None, f"accepted: {reason}")

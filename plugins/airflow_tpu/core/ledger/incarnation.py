@@ -32,7 +32,7 @@ class Row:
     :param idle_chip_hours: the part without training, None while it is running.
     :param lost_chip_hours: the part that trained after the newest safe checkpoint and was lost with the TPU; None if
         it is not known.
-    :param price: list price of a chip-hour, None if nobody publishes one.
+    :param price: list price of a chip-hour, None if none is published.
     :param estimated: the times are an upper bound or were observed by us, not told by the API.
     :param artifact_bytes: bytes it wrote to the bucket.
     :param workers: its worker VMs, None for a type that the catalogue does not know.
@@ -88,7 +88,7 @@ def hours_between(begin: datetime | None, end: datetime | None) -> Decimal:
 def row_of(opened: Opened, closed: Closed | None, catalogue: Catalogue, now: datetime) -> Row:
     """Count one incarnation.
 
-    :param closed: None while it is running, or nobody has noticed its end.
+    :param closed: None while it is running, or its end has not been noticed.
     """
     price = catalogue.price(opened.accelerator_type, opened.zone, opened.tier)
     kind = catalogue.types.get(opened.accelerator_type)

@@ -16,7 +16,7 @@ class Priced:
     """Chip-hours of one kind.
 
     :param kind: type, quota pool and zone.
-    :param price: list price of a chip-hour, None if nobody publishes one.
+    :param price: list price of a chip-hour, None if none is published.
     :param chip_hours: how many.
     """
 

@@ -143,7 +143,7 @@ def _ends(closed: Closed | None, trace: Trace, tolerance: timedelta, name: str) 
     end, last = closed.ended_at, trace.gone or trace.deleted
     if end is None:
         return
-    # A preempted TPU ends before somebody deletes what is left of it, and nothing ends after it is gone.
+    # A preempted TPU ends before its terminated node is deleted, and nothing ends after it is gone.
     too_early = closed.end_reason not in _BY_GOOGLE and end < trace.deleted - tolerance
     if too_early or end > last + tolerance:
         yield Difference(

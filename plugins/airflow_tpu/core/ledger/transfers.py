@@ -44,7 +44,7 @@ class _Way:
     :param outward: from the TPU to the bucket.
     :param region: of the TPU.
     :param location: of the bucket, empty if it is not known.
-    :param reason: why somebody accepted it.
+    :param reason: why its cost was accepted.
     """
 
     outward: bool

@@ -46,7 +46,7 @@ class Month:
 
     @property
     def selection(self) -> LedgerFilter:
-        """Its incarnations: those that were asked for in it, whole; so that the months of a year add up."""
+        """Its incarnations: all that were requested in it, each as a whole, so that the months of a year add up."""
         return LedgerFilter(begin=self.first, end=self.last)
 
     def __str__(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_tpu import protocol
 from airflow_tpu.core.run.job import JobSpec
 
 if TYPE_CHECKING:
@@ -79,8 +78,8 @@ def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attemp
 
 
 def _contract(conf: RunConf, accelerator: AcceleratorType, attempt: Attempt) -> dict[str, str]:
-    # The worker itself adds TRC_OUTPUT_DIR, TRC_CHECKPOINT_DIR, TRC_STOP_FILE and TRC_RESUME. The prefix keeps clear
-    # of TPU_NAME, TPU_WORKER_ID and the like, which mean something to TensorFlow, JAX and libtpu.
+    # The runner adds TRC_OUTPUT_DIR, TRC_CHECKPOINT_DIR, TRC_STOP_FILE, TRC_STOP_GRACE_SECS and TRC_RESUME. The prefix
+    # keeps clear of TPU_NAME, TPU_WORKER_ID and the like, which mean something to TensorFlow, JAX and libtpu.
     return {
         "TRC_RUN_ID": attempt.run_name,
         "TRC_ATTEMPT": str(attempt.number),
@@ -91,7 +90,6 @@ def _contract(conf: RunConf, accelerator: AcceleratorType, attempt: Attempt) -> 
         "TRC_ARTIFACTS_URI": artifacts_uri(conf, attempt.run_name, attempt.number),
         "TRC_BASELINE_URI": attempt.baseline_uri,
         "TRC_SEED": str(conf.seed),
-        "TRC_STOP_GRACE_SECS": str(int(protocol.GRACE_SECS)),
         "TRC_DEADLINE": str(int(attempt.deadline.timestamp())),
         "PYTHONUNBUFFERED": "1",
     }

@@ -29,7 +29,7 @@ async function refresh() {
     if (!(error instanceof TypeError)) throw error;
     say("Airflow did not answer. What stands below is old; the next try is in a minute.");
   }
-  // A page in the background asks nobody.
+  // A page in the background asks for nothing.
   setTimeout(() => (document.hidden ? document.addEventListener("visibilitychange", refresh, { once: true }) : refresh()), next * 1000);
 }
 
