@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.log_groups import log_group
-from airflow_tpu.consequences import BEING_DELETED
 from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.errors import (
     ConfigError,
@@ -19,13 +18,12 @@ from airflow_tpu.errors import (
     LoginRefused,
     RateLimited,
     TPUError,
-    TPULost,
     TransientError,
     WindowClosed,
 )
 from airflow_tpu.lifecycle.capacity import Step, explained, next_step
 from airflow_tpu.lifecycle.create import Provisioner
-from airflow_tpu.lifecycle.release import clean_up, close_lost
+from airflow_tpu.lifecycle.release import give_back
 from airflow_tpu.lifecycle.waits.polling import PollPolicy, UnhealthySince, Waiting, within
 from airflow_tpu.lifecycle.waits.reachability import arrive
 
@@ -119,7 +117,7 @@ def recover(run: RunContext, record: RunRecord, error: TPUError, waiting: Waitin
         holds_lease = False
     step = next_step(run, record, error)
     if not isinstance(error, _SAYS_NOTHING):
-        _give_back(run, record, error, holds_lease)
+        give_back(run, record, error, holds_lease)
     if isinstance(error, WindowClosed):
         raise error
     if isinstance(error, HostLost | LoginRefused):
@@ -156,15 +154,6 @@ def _require_time(run: RunContext, record: RunRecord) -> None:
             f"the deadline {record.lease.expires_at} of {record.key.name} has passed, so it asks for no TPU. Raise "
             "deadline_hours and start again: the run resumes from its newest checkpoint."
         )
-
-
-def _give_back(run: RunContext, record: RunRecord, error: TPUError, holds_lease: bool) -> None:
-    """Delete what this attempt made; which incarnation was lost, only the holder of the lease knows."""
-    if isinstance(error, TPULost) and holds_lease:
-        close_lost(run, record, record.node_id, error)
-    log.warning("no usable TPU: deleting what this attempt asked for")
-    if clean_up(run, record):
-        error.consequence = error.consequence or BEING_DELETED
 
 
 def _count_loss(run: RunContext, record: RunRecord, error: TPUError) -> None:

@@ -14,7 +14,16 @@ from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.consequences import BEING_DELETED, LOST
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.run.expiry import select_expired
-from airflow_tpu.errors import HostLost, TPUError, TPUMaintenance, TPUPreempted, TPUStopped, TPUVanished, UnknownVersion
+from airflow_tpu.errors import (
+    HostLost,
+    TPUError,
+    TPULost,
+    TPUMaintenance,
+    TPUPreempted,
+    TPUStopped,
+    TPUVanished,
+    UnknownVersion,
+)
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
 from airflow_tpu.lifecycle.ends.records import close_ended, note_ends
@@ -27,7 +36,6 @@ if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_api import TPUClient
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.core.tpu.labels import RunKey
-    from airflow_tpu.errors import TPULost
     from airflow_tpu.lifecycle.run_context import GrantContext, RunContext
     from airflow_tpu.stores.grant_stores import Stores
 
@@ -51,18 +59,20 @@ def abandon(run: RunContext, token: str, lease_seconds: float | None = None) -> 
     :param lease_seconds: for how long the record is waited for, None for as long as Cloud Storage's client does.
     :return: what the deletes brought, failures included.
     """
+    stores: Stores | None = None
     try:
         stores = run.stores
     except TPUError as error:  # no delete depends on the grant
         log.warning("the bucket of the grant is unknown (%s): deleting by the token on the TPU alone", error)
-        return run.clients.tpu.run(lambda client: _delete(client, run.key, token, None))
     return run.clients.tpu.run(lambda client: _abandon(client, stores, run.key, token, lease_seconds))
 
 
-async def _abandon(client: TPUClient, stores: Stores, key: RunKey, token: str, lease_seconds: float | None) -> Release:
+async def _abandon(
+    client: TPUClient, stores: Stores | None, key: RunKey, token: str, lease_seconds: float | None
+) -> Release:
     record = None
     try:
-        record = await _found(stores, key, lease_seconds)
+        record = await _found(stores, key, lease_seconds) if stores is not None else None
     except UnknownVersion as error:
         log.warning("%s; its TPU is left alone", error)
         return Release([], [])
@@ -72,12 +82,17 @@ async def _abandon(client: TPUClient, stores: Stores, key: RunKey, token: str, l
         log.info("a newer attempt holds the lease of %s: its TPU is left alone", key.name)
         return Release([], [])
     done = await _delete(client, key, token, record)
+    if stores is not None:
+        _note(stores, key, done)
+    return done
+
+
+def _note(stores: Stores, key: RunKey, done: Release) -> None:
     try:
         # The note comes last; but no later look can tell that a TPU was READY which no attempt had seen so.
         note_ends(stores.runs, stores.ledger, key, done.endings)
     except cloud_failures() as error:
         log.warning("the end cannot be noted (%s): the instant at which the TPU is seen gone counts instead", error)
-    return done
 
 
 async def _delete(client: TPUClient, key: RunKey, token: str | None, record: RunRecord | None) -> Release:
@@ -94,27 +109,50 @@ async def _found(stores: Stores, key: RunKey, seconds: float | None) -> RunRecor
     return await asyncio.wait_for(asyncio.to_thread(stores.runs.find, key), seconds)
 
 
+def give_back(run: RunContext, record: RunRecord, error: TPUError, holds_lease: bool) -> None:
+    """Delete what an attempt without a usable TPU has made, and end the incarnation that it has lost.
+
+    :param run: clients and stores.
+    :param record: of the run, as this attempt knows it.
+    :param error: why there is no TPU; its consequence is filled in.
+    :param holds_lease: only the holder of the lease knows which incarnation was lost.
+    """
+    if isinstance(error, TPULost) and holds_lease:
+        _end_seen(run, record, record.node_id, error)
+    log.warning("no usable TPU: deleting what this attempt asked for")
+    if clean_up(run, record):
+        error.consequence = error.consequence or BEING_DELETED
+
+
 def close_lost(run: RunContext, record: RunRecord, node_id: str, error: TPULost) -> None:
     """End a lost incarnation when its loss was seen: a wait before the next try costs nothing.
 
-    One that a person deletes is only noted: the delete may fail, and the TPU be charged again. What is still there
-    after it was given up (a silent host) is deleted, which ends it.
+    What is still there after it was given up (a silent host) is deleted, which ends it.
 
     :param run: clients and stores.
     :param record: of the run, as this attempt knows it.
     :param node_id: the incarnation.
     :param error: how it was lost.
     """
-    if error.at is not None:
-        reason = _REASONS.get(type(error), EndReason.VANISHED)
-        end = IncarnationEnd(node_id, error.at, reason, TimeSource.OBSERVED, newest_checkpoint(run))
-        if isinstance(error, TPUVanished):
-            note_ends(run.stores.runs, run.stores.ledger, record.key, [end])
-        else:
-            close_ended(run.stores.ledger, record, record.key, [end])
-            error.consequence = error.consequence or LOST
-    elif isinstance(error, HostLost) and clean_up(run, record):
+    _end_seen(run, record, node_id, error)
+    if error.at is None and isinstance(error, HostLost) and clean_up(run, record):
         error.consequence = error.consequence or BEING_DELETED
+
+
+def _end_seen(run: RunContext, record: RunRecord, node_id: str, error: TPULost) -> None:
+    """Close the record of an incarnation whose end the API has shown.
+
+    One that a person deletes is only noted: the delete may fail, and the TPU be charged again.
+    """
+    if error.at is None:
+        return
+    reason = _REASONS.get(type(error), EndReason.VANISHED)
+    end = IncarnationEnd(node_id, error.at, reason, TimeSource.OBSERVED, newest_checkpoint(run))
+    if isinstance(error, TPUVanished):
+        note_ends(run.stores.runs, run.stores.ledger, record.key, [end])
+    else:
+        close_ended(run.stores.ledger, record, record.key, [end])
+        error.consequence = error.consequence or LOST
 
 
 def clean_up(run: RunContext, record: RunRecord) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_tpu.clients.metrics import count
 from airflow_tpu.core.ledger.events import (
     ROOT,
     Closed,
@@ -30,12 +32,29 @@ class LedgerStore(Store):
         """
         return self._append(event)
 
-    def close(self, event: Closed) -> bool:
-        """Write *closed*; the first end that was noticed stays.
+    def close(self, opened: Opened, closed: Closed) -> bool:
+        """Write *closed*; the first end that was noticed stays, and is the one that the metrics count.
 
+        :param opened: the incarnation.
+        :param closed: how it ended.
         :return: whether this one is it.
         """
-        return self._append(event)
+        is_first = self._append(closed)
+        if is_first:
+            count(opened, closed)
+        return is_first
+
+    def close_open(self, key: RunKey, end: Callable[[Opened], Closed | None]) -> list[Opened]:
+        """Write *closed* for the open incarnations of a run that have ended.
+
+        :param key: the run.
+        :param end: how an incarnation ended, None for one that stays open.
+        :return: those that were open and have ended.
+        """
+        ended = [(opened, closed) for opened in self.open_records(key) if (closed := end(opened)) is not None]
+        for opened, closed in ended:
+            self.close(opened, closed)
+        return [opened for opened, _ in ended]
 
     def last_incarnation(self, key: RunKey) -> int:
         """Highest number of a TPU of this run, 0 without any: records are immutable, so each number is used once."""

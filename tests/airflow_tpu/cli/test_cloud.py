@@ -29,8 +29,9 @@ def ledger(site: Site) -> LedgerStore:
         begin = FIRST + dt.timedelta(hours=number)
         covered = None if number == 1 else "5 on-demand v2-8 devices in us-central1-f"
         place = ("local-project", "us-central1-f", "v2-8", 4, Tier.ON_DEMAND, "node", 1)
-        store.open(Opened(key.node_id(1), key.digest, key.dag_id, key.run_id, *place, covered, "=1+1, why", begin))
-        store.close(Closed(key.node_id(1), begin, begin + dt.timedelta(hours=1), EndReason.FINISHED))
+        event = Opened(key.node_id(1), key.digest, key.dag_id, key.run_id, *place, covered, "=1+1, why", begin)
+        store.open(event)
+        store.close(event, Closed(key.node_id(1), begin, begin + dt.timedelta(hours=1), EndReason.FINISHED))
     return store
 
 

@@ -120,7 +120,7 @@ def test_one_end_is_counted_once(site: Site, datagrams: Datagrams) -> None:
     close_ended(site.ledger, None, KEY, [ending])
     assert "tpu.incarnations:1|c" in datagrams.receive(4)
     close_ended(site.ledger, None, KEY, [ending])
-    assert not site.ledger.close(closed(event.node_id, minutes=3))
+    assert not site.ledger.close(event, closed(event.node_id, minutes=3))
     count(opened(), Closed("the next one", None, None, EndReason.NEVER_READY))
     assert datagrams.receive(1) == {"tpu.incarnations:1|c"}
 

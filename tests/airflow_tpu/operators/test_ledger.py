@@ -44,7 +44,7 @@ def ledger(site: Site) -> LedgerStore:
     for number, asked in enumerate((ASKED, ASKED + dt.timedelta(days=7)), start=1):
         event = opened(KEY.node_id(number), run=KEY.digest, dag_id=KEY.dag_id, run_id=KEY.run_id, requested_at=asked)
         store.open(event)
-        store.close(closed(event.node_id, ready_at=asked, artifact_bytes=7))
+        store.close(event, closed(event.node_id, ready_at=asked, artifact_bytes=7))
     return store
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.core.run.expiry import LeaseState, is_over
 from airflow_tpu.core.run.run_record import RunRecord
-from airflow_tpu.lifecycle.ends.records import close_record, closing
+from airflow_tpu.lifecycle.ends.records import closing
 from airflow_tpu.stores.runs import left_alone
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def close_forgotten(
         is_gone = event.node_id not in alive and not snapshot.is_silent(event.zone)
         is_gone = is_gone and not _may_be_coming(event, record, states.get(event.run), snapshot)
         if is_gone or (event.node_id in ended and (record is None or event.node_id not in alive)):
-            close_record(stores.ledger, event, closing(event, record, ended.get(event.node_id), now))
+            stores.ledger.close(event, closing(event, record, ended.get(event.node_id), now))
             closed.append(event.node_id)
     return closed
 

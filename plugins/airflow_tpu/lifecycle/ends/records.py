@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING
 
-from airflow_tpu.clients.metrics import count
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
 from airflow_tpu.core.run.interruption import lost_seconds
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted, noted_end, settled
@@ -52,13 +51,12 @@ def close_incarnations(
     :return: the incarnations among them that nobody had seen: the create of one may still be on its way.
     """
     known = {ending.node_id: ending for ending in endings}
-    unseen = []
-    for event in ledger.open_records(key):
-        if up_to is None or event.node_id in known or _number(event, key) <= up_to:
-            close_record(ledger, event, closing(event, record, known.get(event.node_id), ledger.clock.now()))
-            if event.node_id not in known:
-                unseen.append(event)
-    return unseen
+
+    def end(opened: Opened) -> Closed | None:
+        has_ended = up_to is None or opened.node_id in known or _number(opened, key) <= up_to
+        return closing(opened, record, known.get(opened.node_id), ledger.clock.now()) if has_ended else None
+
+    return [opened for opened in ledger.close_open(key, end) if opened.node_id not in known]
 
 
 def close_ended(ledger: LedgerStore, record: RunRecord | None, key: RunKey, endings: list[IncarnationEnd]) -> None:
@@ -70,15 +68,12 @@ def close_ended(ledger: LedgerStore, record: RunRecord | None, key: RunKey, endi
     :param endings: how they ended.
     """
     known = {ending.node_id: ending for ending in endings}
-    for event in ledger.open_records(key):
-        if event.node_id in known:
-            close_record(ledger, event, closing(event, record, known[event.node_id], ledger.clock.now()))
 
+    def end(opened: Opened) -> Closed | None:
+        ending = known.get(opened.node_id)
+        return None if ending is None else closing(opened, record, ending, ledger.clock.now())
 
-def close_record(ledger: LedgerStore, opened: Opened, closed: Closed) -> None:
-    """Write how an incarnation ended; of several who notice it, the one whose record it is counts it."""
-    if ledger.close(closed):
-        count(opened, closed)
+    ledger.close_open(key, end)
 
 
 def _number(event: Opened, key: RunKey) -> int:
