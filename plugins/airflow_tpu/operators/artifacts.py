@@ -52,7 +52,7 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
         return self._describe(run, record, collected.manifest, uri)
 
     def _collect(self, run: RunContext, record: RunRecord, uri: str) -> Collected:
-        """Have everything pushed; a TPU that has gone is no loss if *train* had brought all of it to the bucket."""
+        """Push everything; nothing is lost with the TPU if *train* has brought all of it to the bucket."""
         from airflow_tpu.lifecycle.training.collect import brought, collect
 
         try:

@@ -1,4 +1,4 @@
-"""Look at the grant once a day: tell before it ends, and fail loudly while something is billed."""
+"""Check the grant once a day: give notice before it ends, and fail while something is billed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from airflow_tpu.lifecycle.run_context import RunContext
 
 NOTICE_ASSET = "tpu-grant-notice"
-"""Asset that tells of each notice before the grant ends."""
+"""Asset with one event for each notice before the grant ends."""
 
 
 class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
     """Give the notice that is due: 7 days and 1 day before the end, and at it; each once, by log, asset event and mail.
 
-    Whom ``[airflow_tpu] failure_notifiers`` names gets it by mail or Slack. A message that cannot be sent fails the
-    task, and all are told again by the next try.
+    The recipients in ``[airflow_tpu] failure_notifiers`` get it by mail or Slack. A message that cannot be sent fails
+    the task, and the next try sends all of them again.
 
     :return: the text, empty when none is due or it has been given.
     """
@@ -38,7 +38,7 @@ class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
         super().__init__(conf={}, outlets=[Asset(NOTICE_ASSET)], **kwargs)
 
     def execute(self, context: Context) -> str:
-        """Decide, tell, and write down that it was told."""
+        """Choose the notice that is due, send it, and record that it was sent."""
         from airflow_tpu.core.report.notices import due_stage, notice
         from airflow_tpu.stores.models import versions_by_model
 
@@ -61,13 +61,13 @@ class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
 
 
 class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
-    """Say what is left of the grant and what of it is idle, and fail while anything alive is not covered.
+    """Report what is left of the grant and what of it is idle; fail while anything alive is not covered.
 
     A bucket that bills what was deleted is a warning in the log.
 
     :return: one line for the term and one for each allowance.
     :raises GrantViolation: something alive in the project is billed now; every such thing at once.
-    :raises TransientError: a zone did not answer, so what is billed there is not known; it is asked again.
+    :raises TransientError: a zone did not answer, so what is billed there is unknown; the next try asks again.
     """
 
     template_fields: Sequence[str] = ("gcp_conn_id", "impersonation_chain")
@@ -76,7 +76,7 @@ class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
         super().__init__(conf={}, **kwargs)
 
     def execute(self, context: Context) -> list[str]:
-        """Look once."""
+        """Check once."""
         from airflow_tpu.core.ledger.bucket_retention import warnings
         from airflow_tpu.core.report.notices import standing, uncovered
         from airflow_tpu.lifecycle.project_snapshot import take_snapshot
@@ -93,7 +93,7 @@ class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
         for line in lines:
             self.log.info("%s", line)
         if inventory.unreachable:
-            # Unlike what is billed, which is told at once, this may be over in a moment.
+            # Unlike what is billed, which is reported at once, this may be over in a moment.
             raise TransientError(f"no answer from {', '.join(inventory.unreachable)}: what is billed there is unknown")
         return lines
 

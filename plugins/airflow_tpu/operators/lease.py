@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CloudTPULeaseOperator(CloudTPUBaseOperator):
-    """Take the lease of this DAG run, or take it again with a new token that fences older attempts off.
+    """Take the lease of this DAG run; a new token fences older attempts off.
 
     With the create itself as the setup, a create that fails half-way would never see its teardown. The chips are
     taken from the grant here, so that of two runs that ask in the same second only one gets the last of them.

@@ -22,7 +22,7 @@ _LEASE_SECONDS = 10.0
 
 
 class CloudTPUBaseTrigger(BaseTrigger):
-    """A wait that ends with one event: good news, or an error of our tree.
+    """A wait that ends with one event: what it waited for, or an error of this package.
 
     :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.TriggerContext`.
     """
@@ -33,14 +33,14 @@ class CloudTPUBaseTrigger(BaseTrigger):
 
     @cached_property
     def watch(self) -> TriggerContext:
-        """Whose TPU, which connections, until when.
+        """The run, its connections and its deadlines.
 
         :raises UnknownVersion: a task of another release has made the trigger.
         """
         return TRIGGER_CONTEXT_FORM.from_json(self._watch, type(self).__name__)
 
     def carried(self) -> dict[str, Any]:
-        """What the trigger is given beside its context, by argument, as plain JSON."""
+        """Arguments of the trigger beside its context, as plain JSON."""
         return {}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -49,7 +49,7 @@ class CloudTPUBaseTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def outcome(self) -> dict[str, Any]:
-        """Wait, and say what happened.
+        """Wait, and return the fields of the event.
 
         :raises TPUError: becomes an error event.
         """

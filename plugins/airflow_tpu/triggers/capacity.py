@@ -17,11 +17,11 @@ _SAY_AGAIN = 600.0
 
 
 class CloudTPUCapacityTrigger(CloudTPUBaseTrigger):
-    """Hold no worker slot while a zone has no capacity, and say what is waited for.
+    """Wait without a worker slot while a zone has no capacity, and log what is waited for.
 
     :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.TriggerContext`.
     :param search: ``what`` is waited for, ``since`` when and until when (``resume_at``), in Unix seconds; a restarted
-        trigger goes on with the same ones.
+        trigger continues with the same ones.
     """
 
     def __init__(self, watch: Mapping[str, Any], search: Mapping[str, Any], **kwargs: Any) -> None:
@@ -33,7 +33,7 @@ class CloudTPUCapacityTrigger(CloudTPUBaseTrigger):
         return {"search": self.search}
 
     async def outcome(self) -> dict[str, Any]:
-        """Nothing but the fact that the time has come."""
+        """Wait until the next request is due."""
         until = first_of(self.watch.deadline, self.watch.closing)
         wait = Wait(dt.datetime.fromtimestamp(self.search["since"], dt.UTC), until)
         while (left := self.search["resume_at"] - time.time()) > 0:

@@ -27,7 +27,7 @@ class CloudTPURunTrigger(CloudTPUBaseTrigger):
         return {"job": self.job}
 
     async def outcome(self) -> dict[str, Any]:
-        """The run's result, as the worker recorded it, or the error that ended it; and how far it was."""
+        """The result that the worker recorded, or the error that ended the run; and the newest step and checkpoint."""
         from airflow_tpu.lifecycle.training.follow import Follower, RunningJob
 
         access = await self.access()

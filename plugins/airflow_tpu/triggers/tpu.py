@@ -16,7 +16,7 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
 
     :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.TriggerContext`.
     :param target: JSON of :class:`airflow_tpu.lifecycle.waits.target.Target`.
-    :param unhealthy_since: epoch since which the node has not been healthy, 0 while it is or is not there yet.
+    :param unhealthy_since: Unix time since which the node is unhealthy, 0 while it is healthy or does not exist yet.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
     """Wait until the API no longer knows anything of a run.
 
     :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.TriggerContext`.
-    :param names: full names of what may be there although no list shows it.
+    :param names: full names of resources to read by name: lists may be stale.
     """
 
     def __init__(self, watch: Mapping[str, Any], names: Sequence[str] = (), **kwargs: Any) -> None:
@@ -62,7 +62,7 @@ class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
         return {"names": [str(name) for name in self.names]}
 
     async def outcome(self) -> dict[str, Any]:
-        """The fact, and how what had to be deleted once more ended."""
+        """Wait, delete again what has come back, and return how those incarnations ended."""
         from airflow_tpu.lifecycle.ends.deletion import Release
         from airflow_tpu.lifecycle.waits.gone import until_gone
 

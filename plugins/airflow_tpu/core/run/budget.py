@@ -1,7 +1,7 @@
 """How often a run may be interrupted: what Airflow's one ``retries`` cannot express.
 
 Preemptions and lost hosts draw on a budget of their own, which a person sets in the form; failures of the user's code
-never reach it. Whoever keeps losing its TPU without a new checkpoint makes no progress, however large the budget is.
+never reach it. A run that keeps losing its TPU without a new checkpoint makes no progress, however large the budget is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NO_PROGRESS_LIMIT = 3
 
 @dataclass(frozen=True)
 class Spent:
-    """What a run has used of its budgets; kept in its lease.
+    """What a run has used of its budget of interruptions; kept in its run record.
 
     :param losses: interruptions so far.
     :param idle: interrupted attempts in a row that left no newer checkpoint behind.
@@ -31,7 +31,7 @@ class Spent:
         """What is spent once an attempt has ended with this error.
 
         :param error: how it ended.
-        :param step: training steps of the newest safe checkpoint, None when nobody knows.
+        :param step: training steps of the newest safe checkpoint, None if unknown.
         """
         if not counts(error):
             return self
@@ -42,7 +42,7 @@ class Spent:
         )
 
     def exhausted(self, error: TPUError, allowed: int, checkpoints: bool) -> BudgetExhausted | None:
-        """Whether one more attempt is allowed.
+        """Return the error that ends the run, None while one more attempt is allowed.
 
         :param error: the loss that was just counted.
         :param allowed: how many losses the form allows.

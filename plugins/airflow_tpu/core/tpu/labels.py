@@ -72,7 +72,7 @@ class RunKey:
 
 @dataclass(frozen=True)
 class LeaseStamp:
-    """What a TPU carries so that only its holder may delete it, and anybody may once it has expired.
+    """Token and expiry on a TPU: until it expires only the holder of the token deletes it, then the reaper does.
 
     :param token: token of the attempt that created the TPU, ``[a-z0-9_-]``, 1 to 63 characters.
     :param expires_at: aware instant after which the reaper deletes the TPU.
@@ -116,7 +116,7 @@ def labels(key: RunKey, lease: LeaseStamp) -> dict[str, str]:
 
 
 def is_managed(found: Mapping[str, str]) -> bool:
-    """Whether this package made the TPU, for whichever run."""
+    """Whether this package made the TPU, for any run."""
     return found.get(LABEL_MANAGED_BY) == MANAGED_BY
 
 

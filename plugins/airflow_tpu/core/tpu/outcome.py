@@ -1,4 +1,4 @@
-"""What has become of a TPU: one leaf of the error tree from everything that is known.
+"""Classify the loss of a TPU: one leaf of the error tree from everything that is known.
 
 Neither signal is enough alone. An SSH error says nothing of the node, and the API calls a node READY for up to a
 minute after its machine is gone; a preempted node is not always called PREEMPTED
@@ -37,7 +37,7 @@ class Observation:
     :param name: of the node.
     :param node: the node, None when the API does not know it.
     :param queued: its queued resource, None when there is none.
-    :param at: the moment, an aware instant; None when nobody noted it.
+    :param at: the moment, an aware instant; None if unknown.
     """
 
     name: ResourceName
@@ -47,7 +47,7 @@ class Observation:
 
 
 def loss_of(seen: Observation) -> TPULost | None:
-    """Whether the TPU is gone or going, and by whose act; None while it is not, or while its state is unknown.
+    """Classify the loss of a TPU that is gone or being deleted; None while it lives or its state is unknown.
 
     :param seen: what the API says.
     """
@@ -60,7 +60,7 @@ def loss_of(seen: Observation) -> TPULost | None:
 
 
 def silence_of(seen: Observation, silent_for: dt.timedelta) -> TPULost | None:
-    """What a worker that does not answer means: first the API's word, then the clock.
+    """Classify the silence of a worker: by what the API says, then by how long it lasts.
 
     :param seen: what the API says.
     :param silent_for: how long the worker has not answered.
@@ -82,13 +82,13 @@ def silence_of(seen: Observation, silent_for: dt.timedelta) -> TPULost | None:
 
 
 def final_error(error: TPUError | None, lost: TPULost | None) -> TPUError | None:
-    """How a run really ended: whatever befell it on a TPU that was being taken away is the TPU's loss.
+    """Choose the error of a run: what fails on a TPU that is being taken away counts as the loss of the TPU.
 
     A framework whose chips disappear ends with any exit code it likes. A bug that meets a preemption by chance costs
-    one more attempt, which shows it again. Only who stopped the run on purpose wants no other attempt.
+    one more attempt, which shows it again. Only a run that was stopped on purpose gets no other attempt.
 
     :param error: what the run's result stands for, None for success.
-    :param lost: what has become of the TPU, None while it lives.
+    :param lost: how the TPU was lost, None while it lives.
     """
     if error is None or lost is None or not isinstance(error, RemoteError) or isinstance(error, RunStopped):
         return error

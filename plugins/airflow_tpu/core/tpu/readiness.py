@@ -1,4 +1,4 @@
-"""Is the TPU there yet? One answer from the node, the queued resource and the create operation together.
+"""Decide whether a TPU is ready, from the node, the queued resource and the create operation together.
 
 None of the three is enough alone: a stock-out arrives in the operation about a minute after it was accepted, an
 operation may never end although the node is READY, and a queued resource's operation ends long before there is
@@ -20,7 +20,7 @@ _A_DAY = dt.timedelta(days=1)
 
 @dataclass(frozen=True)
 class Sighting:
-    """What was seen in one poll.
+    """What the API answered in one poll.
 
     :param node: the node, None when the API does not know it.
     :param queued: the queued resource, None when there is none or the API does not know it.
@@ -40,7 +40,7 @@ class Sighting:
 
 @dataclass(frozen=True)
 class Readiness:
-    """Outcome of a sighting: ready, an error, or a reason to wait; unhealthy is a node that is there and not well."""
+    """Meaning of a sighting: ready, an error, or a reason to wait; unhealthy: the node exists and is not healthy."""
 
     ready: TPUView | None = None
     error: TPUError | None = None
@@ -49,7 +49,7 @@ class Readiness:
 
 
 def readiness_of(seen: Sighting) -> Readiness:
-    """Decide whether to go on, to wait or to give up.
+    """Decide whether the TPU is ready, still on its way or lost.
 
     :param seen: what the API answered.
     """
@@ -98,10 +98,10 @@ def _reason(seen: Sighting) -> str:
 
 @dataclass(frozen=True)
 class Wait:
-    """A long wait as a person should see it.
+    """A long wait, as its log line shows it.
 
     :param since: when it began.
-    :param until: when it is given up.
+    :param until: when it gives up.
     """
 
     since: dt.datetime
@@ -112,7 +112,7 @@ class Wait:
 
         :param what: what is waited for, in words.
         :param now: this moment.
-        :param next_check: seconds until somebody looks again.
+        :param next_check: seconds until the next look.
         """
         began = f"{self.since:%H:%M:%S}" if now - self.since < _A_DAY else f"{self.since:%Y-%m-%d %H:%M}"
         return (

@@ -1,4 +1,4 @@
-"""What a TPU is asked to be, what the API says it is, and what that means for us."""
+"""The request for a TPU, what the API reports of it, and what its state means for the run."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _SICK = frozenset({"TIMEOUT", "UNHEALTHY_TENSORFLOW", "UNHEALTHY_MAINTENANCE"})
 
 
 def phase_of_node(state: str, health: str = "") -> Phase:
-    """Meaning of a node's state; a state or health nobody has heard of is UNKNOWN: log it and poll again.
+    """Meaning of a node's state; UNKNOWN for a state or health that is not listed here: poll again.
 
     :param state: name of ``Node.State``, or a bare number if the client has no name for it.
     :param health: name of ``Node.Health``.
@@ -88,7 +88,7 @@ def phase_of_node(state: str, health: str = "") -> Phase:
 
 
 def phase_of_queued(state: str) -> Phase:
-    """Meaning of a queued resource's state, UNKNOWN for one nobody has heard of."""
+    """Meaning of a queued resource's state, UNKNOWN for one that is not listed here."""
     return _QUEUED_PHASES.get(state, Phase.UNKNOWN)
 
 
@@ -103,7 +103,7 @@ QUEUED_RESOURCE, NODE = "queued-resource", "node"
 
 @dataclass(frozen=True)
 class TPUSpec:
-    """A TPU as it will be asked for.
+    """The request for a TPU.
 
     :param project_id: Google Cloud project id.
     :param zone: zone, such as ``us-central1-f``.

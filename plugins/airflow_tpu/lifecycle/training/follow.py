@@ -1,7 +1,7 @@
 """Follow a run to its end, through lost connections: every byte of its log once, and the truth about its end.
 
-A lost connection is neither success nor failure. The node's state decides: gone, then the run is interrupted; alive,
-then the training goes on and so does the log, from the exact byte.
+A lost connection is neither success nor failure. The node's state decides: if it is gone, the run is interrupted;
+if it is alive, training and log continue, from the exact byte.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ OVERTIME = dt.timedelta(minutes=2)
 """The worker stops the run at its deadline by itself; this is what it may take to say so."""
 
 LINE_PATIENCE = dt.timedelta(seconds=10)
-"""How long a follower that is relieved waits for the end of the line that is being written."""
+"""How long a follower waits at its handover for the end of the line that is being written."""
 
 WATCH_POLL = 2.0
 """Seconds between two looks at the node while its run is followed; all followers of a zone share them."""
@@ -116,11 +116,11 @@ class Follower:
         self._failures = 0
 
     async def until_finished(self, until: dt.datetime, pause_at: dt.datetime | None = None) -> RunResult | None:
-        """Follow to the end, or hand over to somebody else.
+        """Follow to the end, or hand over to the next follower.
 
         :param until: the run's deadline.
-        :param pause_at: stop following at this instant; what was delivered is acknowledged, the next follower goes
-            on with the following byte.
+        :param pause_at: stop following at this instant; what was delivered is acknowledged, the next follower
+            continues with the following byte.
         :return: the result, or None when paused.
         :raises TPULost: the TPU was taken away, or its host has been silent for too long.
         :raises ConnectionFailed: neither the node nor the API could be reached for too long.
@@ -171,7 +171,7 @@ class Follower:
         return None
 
     def _may_pause(self, pause_at: dt.datetime) -> bool:
-        """Not in the middle of a line, unless it takes too long to end."""
+        """Pause between two lines; within one only if it takes too long to end."""
         now = dt.datetime.now(dt.UTC)
         return now >= pause_at and (not self._lines.current or now >= pause_at + LINE_PATIENCE)
 
