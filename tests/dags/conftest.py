@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,8 +56,7 @@ class Outcome:
     :param state: of the run.
     :param tasks: state of each task.
     :param tries: number of tries of each task.
-    :param log: what the tasks have printed and logged.
-    :param library_log: what the package's modules have logged; a real worker puts both into one log.
+    :param log: what the tasks and the modules of the package have printed and logged, in order, as in a worker's log.
     """
 
     state: str
@@ -65,36 +65,54 @@ class Outcome:
     tries: dict[str, int]
     xcom: dict[str, Any] = field(default_factory=dict)
     log: str = ""
-    library_log: str = ""
+
+
+class PrintedLog(logging.Handler):
+    """Print what the package's modules log among the lines of the tasks, as a worker does."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record to standard output as it is at this moment."""
+        sys.stdout.write(f"{self.format(record)}\n")
+        sys.stdout.flush()
+
+
+@pytest.fixture
+def package_log() -> Iterator[None]:
+    """Print everything from level INFO on that the package logs during a test."""
+    logger, handler = logging.getLogger("airflow_tpu"), PrintedLog()
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+    logger.setLevel(level)
 
 
 @pytest.fixture
 def run_dag(
     database: None,
     cloud: BackgroundCloud,
+    package_log: None,
     capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Outcome]:
     """Run ``tpu_train`` (or another DAG, of another file) to its end with some fields of the form."""
     from airflow.dag_processing.dagbag import DagBag
 
     monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps(BUNDLES))
-    caplog.set_level(logging.INFO, "airflow_tpu")
 
     def run(dag_id: str = "tpu_train", file: Path = MAIN_DAG, **conf: Any) -> Outcome:
         dag = DagBag(str(file)).dags[dag_id]
         dag.deadline = None  # dag.test() fails over it: https://github.com/apache/airflow/issues/73428
         capfd.readouterr()
-        caplog.clear()
         result = dag.test(run_conf={"script": "hello.py", "zone": "us-central1-f", **conf})
         captured = capfd.readouterr()
-        return outcome(result, captured.out + captured.err, caplog.text)
+        return outcome(result, captured.out + captured.err)
 
     return run
 
 
-def outcome(result: Any, log: str, library_log: str) -> Outcome:
+def outcome(result: Any, log: str) -> Outcome:
     """What a finished run has left in Airflow."""
     instances = result.get_task_instances()
     return Outcome(
@@ -104,5 +122,4 @@ def outcome(result: Any, log: str, library_log: str) -> Outcome:
         tries={ti.task_id: ti.try_number for ti in instances},
         xcom={ti.task_id: ti.xcom_pull(task_ids=ti.task_id) for ti in instances},
         log=log,
-        library_log=library_log,
     )

@@ -79,7 +79,7 @@ def test_connection_cut_in_mid_run(
     with at_step(cloud, 20, lambda: cut(cloud)):
         outcome = run_dag("tpu_train_deferring", VARIANTS, script=script, provisioning="node")
     assert outcome.state == "success", outcome.log[-4000:]
-    assert "connection lost; the run continues" in outcome.library_log
+    assert "connection lost; the run continues" in outcome.log
     assert steps_logged(outcome.log) == list(range(80))
     assert outcome.log.count("begin attempt") == 1
     assert outcome.tries["train"] == 1
@@ -149,7 +149,7 @@ def test_stock_out_is_walked_around(cloud: BackgroundCloud, run_dag: Run) -> Non
     assert set(outcome.tries.values()) == {1}
     first = "no capacity for spot v2-8 in us-central1-f; requesting on-demand v2-8 in us-central1-f next"
     second = "no capacity for on-demand v2-8 in us-central1-f; requesting spot v5litepod-4 in us-central1-a next"
-    assert [text in outcome.library_log for text in (first, second)] == [True, True]
+    assert [text in outcome.log for text in (first, second)] == [True, True]
     found = [(event["tier"], event["accelerator_type"], event["zone"]) for event in events(cloud, "opened")]
     assert found == [
         ("spot", "v2-8", "us-central1-f"),

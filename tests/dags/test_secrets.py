@@ -100,7 +100,7 @@ def test_secrets_stay_in_their_connection(
     assert any("curious.py" in line for line in seen["command lines"])
     seen |= {
         "database": texts_of_database(),
-        "log": [outcome.log, outcome.library_log],
+        "log": [outcome.log],
         "xcom": [json.dumps(outcome.xcom)],
         "artifacts": [body.decode(errors="replace") for body in objects(cloud).values()],
     }
