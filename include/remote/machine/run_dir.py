@@ -7,6 +7,7 @@ by nobody, and the attempt is left as it is.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import tempfile
@@ -17,6 +18,8 @@ import protocol
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _VERSION_FIELD = "version"
+_LEVELS = 32
+_INTEGER_DIGITS = 19
 
 
 class UnknownRunVersion(ValueError):
@@ -93,13 +96,33 @@ def read_json(path: Path, limit: int = 1024 * 1024) -> dict[str, Any] | None:
     try:
         # A FIFO of that name must not block the reader.
         descriptor = os.open(str(path), os.O_RDONLY | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            text = file.read(limit + 1)
-        # NaN and Infinity become text: Python writes them, JSON does not know them.
-        document = json.loads(text[:limit].decode("utf-8"), parse_constant=str)
+        try:
+            text = os.read(descriptor, limit + 1)
+        finally:
+            os.close(descriptor)  # also that of a directory, which fdopen would leave open
+        document = json.loads(text[:limit].decode("utf-8"), parse_constant=str, parse_float=_number, parse_int=_integer)
     except (OSError, ValueError, RecursionError):
         return None
-    return document if isinstance(document, dict) else None
+    return document if isinstance(document, dict) and not _is_deep(document) else None
+
+
+def _number(text: str) -> float | str:
+    """A number that is not finite stays text: JSON does not know it."""
+    value = float(text)
+    return value if math.isfinite(value) else text
+
+
+def _integer(text: str) -> int | str:
+    """A number that needs more than 64 bits stays text: the reader of a message may refuse it."""
+    return int(text) if len(text) < _INTEGER_DIGITS else text
+
+
+def _is_deep(document: object, levels: int = _LEVELS) -> bool:
+    """Tell whether a document has more levels than every reader of a message can be trusted with."""
+    if not isinstance(document, (dict, list)):
+        return False
+    below = document.values() if isinstance(document, dict) else document
+    return not levels or any(_is_deep(one, levels - 1) for one in below)
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:

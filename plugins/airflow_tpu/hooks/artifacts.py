@@ -156,6 +156,18 @@ class ArtifactsHook(GCSHook):
             return None
         return StoredJSON(json.loads(text), int(blob.generation))
 
+    def read_start(self, uri: str, size: int) -> bytes | None:
+        """The first bytes of an object, None when there is none."""
+        from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
+
+        bucket, name = split_uri(uri)
+        try:
+            return bytes(self._bucket(bucket).blob(name).download_as_bytes(end=size - 1, timeout=TIMEOUT))
+        except NotFound:
+            return None
+        except RequestRangeNotSatisfiable:
+            return b""  # it is empty
+
     def read_end(self, uri: str, size: int = 8192) -> bytes:
         """The last bytes of an object, empty when there is none."""
         from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable

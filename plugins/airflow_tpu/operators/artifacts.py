@@ -75,16 +75,18 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
             )
 
     def _describe(self, run: RunContext, record: RunRecord, manifest: Manifest, uri: str) -> dict[str, Any]:
+        from airflow_tpu.lifecycle.training.reported import metrics
+
         size = manifest.size
         run.stores.runs.update(record, lambda now: now.with_life(now.attempt_node, artifact_bytes=size))
         self.log.info("%d file(s), %d bytes, verified at %s", len(manifest.files), size, uri)
-        metrics = run.clients.storage.read_json(f"{uri}/output/metrics.json")
-        if metrics is not None:
-            self.log.info("metrics: %s", metrics.data)
+        found = metrics(run.clients.storage, uri)
+        if found:
+            self.log.info("metrics: %s", found)
         self.log.info("curves: %s", tensorboard_command(uri))
         return {
             "uri": uri,
             "files": len(manifest.files),
             "bytes": size,
-            "metrics": metrics.data if metrics is not None else {},
+            "metrics": found,
         }

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.consequences import NOTHING_CREATED, stated
 from airflow_tpu.core.model.model import Bar, Champion, Decision, ModelManifest, decide
-from airflow_tpu.errors import ConfigError, Fault, NothingProduced
+from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.task_doc import task_doc
 
@@ -99,11 +99,10 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
 
     def _manifest(self, context: Context, run: RunContext) -> ModelManifest:
         from airflow_tpu.lifecycle.training.model_version import describe
+        from airflow_tpu.lifecycle.training.reported import result
 
-        found = run.clients.storage.read_json(f"{self.artifacts_uri}/output/result.json")
-        if found is None:
-            raise NothingProduced(f"{self.artifacts_uri} has no result.json; a script writes it to be compared")
-        return describe(run, context["dag_run"], self.fingerprint, (self.artifacts_uri, found.data))
+        found = result(run.clients.storage, self.artifacts_uri)
+        return describe(run, context["dag_run"], self.fingerprint, (self.artifacts_uri, found))
 
     def _promote(self, store: ModelStore, manifest: ModelManifest) -> Champion:
         reasons: list[str] = []

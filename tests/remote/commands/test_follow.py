@@ -133,6 +133,29 @@ def test_a_heartbeat_carries_size_and_progress(machine: Machine) -> None:
     assert heartbeat["progress"] == {"step": 3, "loss": "NaN"}
 
 
+@pytest.mark.parametrize(
+    ("content", "progress"),
+    [
+        ('{"step": 1e999, "loss": -1e999}', {"step": "1e999", "loss": "-1e999"}),
+        ('{"step": Infinity}', {"step": "Infinity"}),
+        ('{"step": %s}' % ("9" * 5000), {"step": "9" * 5000}),
+        ('{"step": 7, "at": 1700000000.5}', {"step": 7, "at": 1700000000.5}),
+        (f'{{"step": 3, "more": {"[" * 400}1{"]" * 400}}}', None),
+    ],
+    ids=["1e999", "infinity", "5000 digits", "plain", "deep"],
+)
+def test_following_survives_every_progress_file(machine: Machine, content: str, progress: object) -> None:
+    """Numbers that JSON does not know, or nobody can hold, arrive as text, and the run ends as it would without."""
+    machine.start("sh", "-c", "while [ ! -e $TRC_OUTPUT_DIR/go ]; do sleep 0.05; done")
+    output = machine.attempt() / "output"
+    (output / "new").write_text(content)
+    (output / "new").replace(output / "progress.json")
+    with Follower(machine) as follower:
+        assert follower.until(protocol.HEARTBEAT)["progress"] == progress
+        (output / "go").touch()
+        assert follower.until(protocol.FINISHED)["result"]["exit_code"] == 0
+
+
 @pytest.mark.parametrize("content", ["", "[1]", "{", '{"x": "' + "y" * 100_000 + '"}', None])
 def test_an_odd_progress_file_is_no_progress(machine: Machine, content: str | None) -> None:
     """A progress file that is empty, cut, huge, a list or a FIFO is passed over."""

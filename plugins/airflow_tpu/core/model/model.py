@@ -18,6 +18,9 @@ from airflow_tpu.errors import NothingProduced
 HISTORY = 20
 """Former champions that the pointer remembers for a rollback."""
 
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+"""How a result has the numbers that JSON does not know."""
+
 
 @dataclass(frozen=True)
 class ModelManifest:
@@ -117,8 +120,8 @@ def decide(candidate: ModelManifest, champion: Champion | None, bar: Bar) -> Dec
         return Decision(False, f"{bar.metric} is {value}, which cannot be compared")
     if champion is None:
         return Decision(True, f"the first version: {bar.metric} {value:.6g}")
-    baseline = candidate.result.get("baseline") or {}
-    if baseline.get("uri") != champion.artifacts_uri:
+    baseline = candidate.result.get("baseline")
+    if not isinstance(baseline, Mapping) or baseline.get("uri") != champion.artifacts_uri:
         return Decision(False, f"its run did not measure the champion {champion.version} on the same examples")
     if baseline.get("error"):
         return Decision(False, f"the champion {champion.version} could not be measured: {baseline['error']}")
@@ -130,9 +133,14 @@ def decide(candidate: ModelManifest, champion: Champion | None, bar: Bar) -> Dec
     return Decision(True, f"better: {words}")
 
 
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) or value in NOT_FINITE else None
+
+
 def _measured(metrics: Any, name: str, where: str) -> tuple[float, bool]:
     found = metrics.get(name) if isinstance(metrics, Mapping) else None
-    if not isinstance(found, Mapping) or not isinstance(found.get("value"), int | float):
+    value = _number(found.get("value")) if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping) or value is None:
         known = ", ".join(sorted(metrics)) if isinstance(metrics, Mapping) else "none"
         raise NothingProduced(f"result.json of {where} has no metric {name!r}; it reports: {known}")
-    return float(found["value"]), bool(found.get("higher_is_better", True))
+    return value, bool(found.get("higher_is_better", True))

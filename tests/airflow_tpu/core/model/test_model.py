@@ -107,3 +107,17 @@ def test_json_and_back() -> None:
     champion = replace(CHAMPION, history=("v0",))
     assert CHAMPION_FORM.from_json(CHAMPION_FORM.to_json(champion)) == champion
     assert MANIFEST_FORM.from_json(MANIFEST_FORM.to_json(candidate(0.9))) == candidate(0.9)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity"])
+def test_metric_that_json_does_not_know_is_no_number_to_go_by(value: str) -> None:
+    """A script that diverged after all loses, by the text that its NaN has become."""
+    broken = replace(candidate(0.0, None), result={"metrics": {"accuracy": {"value": value}}})
+    assert "no number to go by" in decide(broken, None, BAR).reason
+
+
+@pytest.mark.parametrize("baseline", [[], "gs://b/x", 3])
+def test_baseline_of_another_form_is_none(baseline: object) -> None:
+    """A script may write anything: what is no object has not measured the champion."""
+    odd = replace(candidate(0.95), result={"metrics": measured(0.95), "baseline": baseline})
+    assert not decide(odd, CHAMPION, BAR).better
