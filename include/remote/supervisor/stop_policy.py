@@ -60,14 +60,18 @@ class StopPolicy:
         if self._deadline_passes():
             self.past_deadline = True
             self._terminate(self._grace, find)
+        self.apply_request(find)
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            processes.kill(find)
+            self._kill_at = time.monotonic() + _KILL_AGAIN_SECS
+
+    def apply_request(self, find: processes.Finder) -> None:
+        """Act upon a request to stop, also one that came together with the command's end."""
         if self._pending:
             self._pending, self.requested = False, True
             request = self._run.read(protocol.STOP_REQUEST_FILE) or {}
             self.by_command = self.by_command or bool(request)
             self._terminate(float(request.get("grace_secs", self._grace)), find)
-        if self._kill_at is not None and time.monotonic() >= self._kill_at:
-            processes.kill(find)
-            self._kill_at = time.monotonic() + _KILL_AGAIN_SECS
 
     def _terminate(self, grace: float, find: processes.Finder) -> None:
         """A second request can only shorten the grace of the first."""

@@ -58,6 +58,7 @@ class Supervisor:
         """Run the steps; the record of the first one is written to the pipe ``ready``."""
         started_at = time.time()
         step, end = self._run_steps(ready)
+        self._stop_policy.apply_request(list)  # a shutdown signals the command and its supervisor at once
         document = {
             "exit_code": end.exit_code,
             "signal": end.signal,

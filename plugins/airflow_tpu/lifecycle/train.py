@@ -17,7 +17,7 @@ from airflow_tpu.core.run.plan import artifacts_uri
 from airflow_tpu.core.run.result import RunResult, classify_exit
 from airflow_tpu.core.tpu.commands import ssh_command, tensorboard_command
 from airflow_tpu.core.tpu.outcome import final_error
-from airflow_tpu.errors import ArtifactsLost, ConnectionFailed, RunStalled, TPUError, TPULost
+from airflow_tpu.errors import AcceleratorMissing, ArtifactsLost, ConnectionFailed, RunStalled, TPUError, TPULost
 from airflow_tpu.lifecycle.release import clean_up, close_lost
 from airflow_tpu.lifecycle.training.collect import Collected, collect
 from airflow_tpu.lifecycle.training.follow import Follower, RunningJob
@@ -142,6 +142,9 @@ class Training:
                 close_lost(self.run, self.record, node_id, error)
             elif isinstance(error, RunStalled):
                 self._count_stall(node_id)
+            elif isinstance(error, AcceleratorMissing):
+                log.warning("no TPU device on %s: deleting it, the next try replaces it", node_id)
+                clean_up(self.run, self.record)
             seen = error.at if isinstance(error, TPULost) else None
             ended = Ended(error, seen or self._ended_at or self.run.clock.now(), self._reached)
             interruption, exhausted = spend(self.run, self.record, ended) or (None, None)

@@ -20,9 +20,11 @@ from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.run.trigger_context import error_event
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.errors import (
+    AcceleratorMissing,
     BudgetExhausted,
     HostLost,
     LoginRefused,
+    RunFailed,
     RunInterrupted,
     RunStalled,
     TPUError,
@@ -234,6 +236,33 @@ def test_second_stall_on_a_tpu_ends_the_tpu(training: Training) -> None:
     assert training.closed == []  # it ends when it is gone; until then the lease has the note
     assert [end.node_id for end in noted_ends(training.runs.read(KEY))] == [NODE_ID]
     assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
+
+
+def test_tpu_that_did_not_initialise_is_replaced(training: Training) -> None:
+    """Exit 69 on a TPU that lives: this one is deleted with the try, so that the next try begins with another."""
+    result = {"exit_code": 69, "started_at": now().timestamp() - 30, "ended_at": now().timestamp()}
+    with pytest.raises(AcceleratorMissing):
+        training.wake({"status": "finished", "result": result})
+    assert [end.node_id for end in noted_ends(training.runs.read(KEY))] == [NODE_ID]
+    assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
+
+
+@pytest.mark.parametrize("code", [124, 137, 255])
+def test_exit_code_of_the_script_s_own_is_its_failure(training: Training, code: int) -> None:
+    """On a TPU that lives no code of the script's own means that a connection or the machine has ended it."""
+    result = {"exit_code": code, "started_at": now().timestamp() - 30, "ended_at": now().timestamp()}
+    with pytest.raises(RunFailed, match=f"exit code {code}"):
+        training.wake({"status": "finished", "result": result})
+    assert "interruption" not in training.xcom
+    assert training.site.calls("DeleteNode") == []
+
+
+def test_killed_by_a_preemption_is_the_tpu_s_loss(training: Training) -> None:
+    """The same code on a TPU that was taken away costs an attempt and is no failure of the script."""
+    training.site.cloud.preempt(NODE_ID)
+    result = {"exit_code": 137, "started_at": now().timestamp() - 30, "ended_at": now().timestamp()}
+    with pytest.raises(TPUPreempted, match="exit code 137"):
+        training.wake({"status": "finished", "result": result})
 
 
 @pytest.mark.parametrize("error", [HostLost("sick"), LoginRefused("no such key")], ids=["sick", "refused"])

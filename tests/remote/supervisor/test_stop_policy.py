@@ -21,3 +21,14 @@ def test_a_deadline_that_is_put_off_in_time_stops_nothing(machine: Machine) -> N
         "over.apply(list); print(early, stop.past_deadline, over.past_deadline)"
     )
     assert machine.evaluate(code) == "False False True"
+
+
+def test_a_request_that_came_with_the_end_counts(machine: Machine) -> None:
+    """A shutdown signals the command and the supervisor at once: the command's end is no failure of its own then."""
+    machine.run("true")
+    code = (
+        "from machine.run_dir import RunDir; from supervisor import stop_policy; "
+        "stop = stop_policy.StopPolicy(RunDir('run', 1), {}); stop.request(); early = stop.requested; "
+        "stop.apply_request(list); print(early, stop.requested, stop.by_command, stop.grace_left() < 30.0)"
+    )
+    assert machine.evaluate(code) == "False True False True"

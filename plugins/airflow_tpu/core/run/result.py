@@ -13,7 +13,6 @@ from airflow_tpu.core import json_form
 from airflow_tpu.errors import (
     AcceleratorMissing,
     AccessDenied,
-    ConnectionFailed,
     DeadlineExceeded,
     LeaseLost,
     NothingProduced,
@@ -33,15 +32,17 @@ _FINAL = {
     65: "the data are not the expected ones",
     66: "the script refused to resume: the checkpoints are damaged or belong to another configuration",
     70: "training diverged",
+    124: "the script ended by a time limit of its own (timeout ends with this code)",
     126: "the script is not executable",
     127: "the command was not found (a missing interpreter, or Windows line ends in the script's first line)",
+    128 + signal.SIGKILL: "something that the script had started was killed: the worker may be out of memory",
 }
 _EARLY_SECONDS = 2 * protocol.GRACE_SECS  # what a script may take to save before the deadline
 _NO_ACCESS = 77
 _STORAGE = frozenset({("run", 74), ("setup", 74), ("restore", 74), ("restore", _NO_ACCESS)})
-_TRANSPORT = frozenset({124, 255})
 _OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
-_OUTSIDE_CODES = {128 + number: number for number in _OUTSIDE}
+# Not SIGKILL: a machine that shuts down terminates first, and then the runner knows that the run was stopped.
+_OUTSIDE_CODES = {128 + number: number for number in _OUTSIDE - {signal.SIGKILL}}
 _CRASH = "the process crashed; on a TPU that is often a libtpu that does not fit the installed TensorFlow"
 
 
@@ -170,8 +171,6 @@ def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:
         )
     if (result.step, result.exit_code) in _STORAGE:
         return _of_storage(result)
-    if result.exit_code in _TRANSPORT:
-        return ConnectionFailed(f"the connection ended, not the script ({result.how}); attaching again")
     return _of_signal_or_code(result, tail)
 
 
