@@ -13,7 +13,7 @@ sys.path.insert(0, os.environ["TRC_LIBRARY"])
 from trc.checkpoint import CheckpointStore
 from trc.contract import Contract, ContractExit, StopRequest
 
-LAST = 1000
+LAST = int(os.environ.get("LAST", "1000"))
 
 
 def main() -> int:

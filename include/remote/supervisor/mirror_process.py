@@ -46,6 +46,22 @@ class MirrorProcess:
         """Whether it has ever been started, which happens after the restore."""
         return self._started_at is not None
 
+    @property
+    def killed(self) -> bool:
+        """Whether a signal has ended it: it has not decided so itself, and another one may finish its work."""
+        return not self.pid and self._status is not None and os.WIFSIGNALED(self._status)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it was started and has not ended by saying that everything complete is in the bucket."""
+        return self.started and not self.overtaken and (bool(self.pid) or self._status != 0)
+
+    @property
+    def is_uploading(self) -> bool:
+        """Whether a checkpoint is on its way to the bucket without trouble."""
+        status = self._run.read(protocol.MIRROR_FILE) or {}
+        return bool(status.get("pending")) and not status.get("error")
+
     def ensure_running(self) -> None:
         """Start the mirror, or restart it if it died some time ago."""
         now = time.monotonic()

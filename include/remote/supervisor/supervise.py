@@ -6,6 +6,7 @@ outlives the result, and it writes the result into bytes that it reserved before
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -25,6 +26,7 @@ from supervisor.stop_policy import StopPolicy
 
 _LEFTOVER_SECS = 2.0  # for leftovers, from TERM to KILL
 _LAST_PUSH_SECS = 2.0  # for the last checkpoint when the grace is used up
+_LAST_PUSH_TRIES = 3  # when the mirror itself is killed, of a full memory say
 _UNKILLABLE_SECS = 5.0  # a process stuck in the kernel must not keep the result from being recorded
 
 
@@ -139,14 +141,34 @@ class Supervisor:
         drain(self._wakeup)
 
     def _finish_mirror(self, trusted: bool) -> None:
-        """Wait for the last checkpoint as long as grace is left, and a moment if none is."""
-        self._mirror.finish(trusted)
-        end = time.monotonic() + max(self._stop_policy.grace_left(), _LAST_PUSH_SECS)
+        """Have the last checkpoint uploaded, by another mirror if one is killed meanwhile; say so if it is not safe."""
+        for _ in range(_LAST_PUSH_TRIES):
+            self._mirror.finish(trusted)
+            self._wait_for_mirror()
+            if not self._mirror.killed:
+                break
+        if self._mirror.unfinished:
+            self._log_line("the run has ended before its last checkpoint was safe in the bucket")
+
+    def _wait_for_mirror(self) -> None:
+        """Wait as long as grace is left, and a moment if none is.
+
+        A command that nobody stopped has all the time until its deadline while its checkpoint travels.
+        """
+        self._reap()
+        end = self._last_push_end()
         while self._mirror.pid and time.monotonic() < end:
-            self._sleep(min(end - time.monotonic(), self._stop_policy.next_due()))
+            self._sleep(min(end - time.monotonic(), self._stop_policy.next_due(), _LAST_PUSH_SECS))
             self._reap()
             self._stop_policy.apply(list)
-            end = min(end, time.monotonic() + max(self._stop_policy.grace_left(), _LAST_PUSH_SECS))
+            travels = not self._stop_policy.stopping and self._mirror.is_uploading
+            end = self._last_push_end() if travels else min(end, self._last_push_end())
+        self._kill_mirror()
+
+    def _last_push_end(self) -> float:
+        return time.monotonic() + max(self._stop_policy.grace_left(), _LAST_PUSH_SECS)
+
+    def _kill_mirror(self) -> None:
         mirror = processes.read(self._mirror.pid)
         if self._mirror.pid and mirror is not None:
             processes.send(mirror, signal.SIGKILL)
@@ -194,7 +216,8 @@ class Supervisor:
         return document
 
     def _log_line(self, text: str) -> None:
-        os.write(self._log, ("airflow-tpu: " + text + "\n").encode("utf-8", "backslashreplace"))
+        with contextlib.suppress(OSError):  # a full disk must not keep the result from being recorded
+            os.write(self._log, ("airflow-tpu: " + text + "\n").encode("utf-8", "backslashreplace"))
 
     def _missing_artifacts(self) -> list[str]:
         return [pattern for pattern in self._job.get("artifacts", []) if not any(self._run.output.glob(pattern))]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 
 import pytest
 
 from airflow_tpu import protocol
 from airflow_tpu.core.run.job import RunRef
 from tests.remote.checkpoint_server import CheckpointServer
-from tests.remote.mirrored_run import MirroredRun
+from tests.remote.mirrored_run import COUNTING_TRAINING, MirroredRun
 from tests.remote.vm import LONG_GRACE, Machine, processes_with, until
 
 
@@ -109,6 +110,48 @@ def test_a_mirror_that_was_killed_is_replaced_for_the_last_push(run: MirroredRun
     until(lambda: mirror not in mirror_pids(run.machine))
     result = run.machine.stop(LONG_GRACE, ref)["result"]
     assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (75, True, 2)
+
+
+def hold(bucket: CheckpointServer, seconds: float) -> None:
+    """Let the first file of the second checkpoint take so long, once."""
+    match = {"op": "uploads.start", "object": "*000000000002*shards/0"}
+    delay = {"action": "delay", "seconds": seconds}
+    bucket.faults.add({"point": "gcs.request", "match": match, "times": 1, "params": delay})
+
+
+def test_a_run_that_ends_well_waits_while_its_last_checkpoint_travels(
+    run: MirroredRun, bucket: CheckpointServer
+) -> None:
+    """The grace is for a run that is stopped; one that ends by itself has until its deadline for that."""
+    hold(bucket, 6.0)
+    run.count_to(2)
+    ref = run.start("env", "LAST=2", *COUNTING_TRAINING, grace_secs=0.5)
+    result = run.machine.result(ref)
+    assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (0, True, 2)
+    assert bucket.faults.unused() == []
+
+
+def test_a_deadline_bounds_the_wait_for_the_last_checkpoint(run: MirroredRun, bucket: CheckpointServer) -> None:
+    """A checkpoint that never arrives keeps no TPU beyond the deadline, and the log says that it is not safe."""
+    hold(bucket, 3600.0)
+    run.count_to(2)
+    ref = run.start("env", "LAST=2", *COUNTING_TRAINING, grace_secs=0.5, deadline=time.time() + 12.0)
+    result = run.machine.result(ref)
+    assert (result["exit_code"], result["deadline"], result["checkpoint_durable"]) == (0, False, False)
+    assert b"the run has ended before its last checkpoint was safe in the bucket" in run.machine.log(ref)
+
+
+def test_a_mirror_that_is_killed_while_it_finishes_is_replaced(run: MirroredRun, bucket: CheckpointServer) -> None:
+    """The end of a mirror that a signal ended is not the end of its work."""
+    hold(bucket, 3600.0)
+    run.count_to(2)
+    ref = run.start("env", "LAST=2", *COUNTING_TRAINING)
+    command = run.machine.recorded(ref)["pid"]
+    until(lambda: not command_line(command) and "2" in str(run.mirror(ref).get("pending")))
+    (mirror,) = mirror_pids(run.machine)
+    os.kill(mirror, signal.SIGKILL)
+    result = run.machine.result(ref)
+    assert (result["exit_code"], result["checkpoint_durable"], result["last_durable_step"]) == (0, True, 2)
 
 
 def test_the_mirror_is_no_leftover_of_the_command(run: MirroredRun) -> None:
