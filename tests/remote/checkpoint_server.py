@@ -14,7 +14,7 @@ from typing import Any
 from google.cloud.exceptions import NotFound
 from google.cloud.storage import Blob, Bucket
 
-from airflow_tpu.core.run.manifest import Manifest, verify
+from airflow_tpu.core.run.manifest import VERSION, Manifest, verify
 from localcloud.clock import RealClock
 from localcloud.faults import FaultRegistry
 from localcloud.gcs import GCSServer
@@ -105,6 +105,8 @@ class CheckpointServer(BucketServer):
         stored = self.objects
         whole = []
         for name, manifest in self.manifests.items():
+            if manifest.get("schema_version", VERSION) != VERSION:
+                continue  # another release's: it counts for that one only
             folder = name.rpartition("/")[0]
             files = {path.removeprefix(f"{folder}/"): blob for path, blob in stored.items()}
             if not verify(Manifest.from_json(manifest), files):
