@@ -13,7 +13,6 @@ from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
 from airflow_tpu.errors import (
     AcceleratorMissing,
-    ConnectionFailed,
     HostLost,
     RunFailed,
     RunInterrupted,
@@ -135,9 +134,10 @@ RESULTS: list[tuple[RunResult, Leaf]] = [
     (RunResult(69), AcceleratorMissing),
     (RunResult(74), StorageUnreachable),
     (RunResult(75), RunInterrupted),
-    (RunResult(137), RunInterrupted),
+    (RunResult(137), RunFailed),
+    (RunResult(143), RunInterrupted),
     (RunResult(None, 15), RunInterrupted),
-    (RunResult(255), ConnectionFailed),
+    (RunResult(255), RunFailed),
 ]
 LOSSES: list[TPULost | None] = [None, TPUPreempted("gone", AT), TPUMaintenance("down", AT), TPUVanished("away", AT)]
 
