@@ -21,6 +21,9 @@ from supervisor import start_guard
 from supervisor.process_setup import adopt_orphans
 from supervisor.supervise import Supervisor
 
+# What is written while the command runs, which may have filled the disk by then.
+_REWRITTEN = (protocol.MIRROR_FILE, protocol.DELIVERED_FILE, protocol.STOP_REQUEST_FILE, protocol.DEADLINE_FILE)
+
 
 class RequestRefused(ValueError):
     """A request that is not carried out.
@@ -99,6 +102,7 @@ def _start_attempt(run: RunDir, job: dict[str, Any], staging: Path) -> dict[str,
         run.checkpoints.mkdir(mode=0o700, exist_ok=True)
         (run.path / protocol.CONTACT_FILE).touch()
         run.write(protocol.JOB_FILE, job)
+        run.reserve(*_REWRITTEN)
         if start_guard.is_needed(job):
             # Before the run: a connection that is cut in between must not leave the TPU unguarded.
             start_guard.launch(run)

@@ -6,6 +6,7 @@ by nobody, and the attempt is left as it is.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -18,6 +19,8 @@ import protocol
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _VERSION_FIELD = "version"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_SPARE_BYTES = 4096  # a block: a file that has any byte has one
 _LEVELS = 32
 _INTEGER_DIGITS = 19
 
@@ -64,8 +67,42 @@ class RunDir:
         return document
 
     def write(self, name: str, document: dict[str, Any]) -> None:
-        """Replace one of our JSON files."""
-        write_json(self.path / name, versioned(document))
+        """Replace one of our JSON files; on a full disk in the bytes of :meth:`reserve`."""
+        try:
+            write_json(self.path / name, versioned(document))
+        except OSError as error:
+            if error.errno not in _FULL or not self._spare(name).exists():
+                raise
+            self._write_reserved(name, json.dumps(versioned(document)).encode("ascii"))
+
+    def reserve(self, *names: str) -> None:
+        """Allocate the bytes with which :meth:`write` replaces files although the command has filled the disk."""
+        for name in names:
+            descriptor = os.open(str(self._spare(name)), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(b" " * _SPARE_BYTES)
+                file.flush()
+                os.fsync(file.fileno())
+
+    def _spare(self, name: str) -> Path:
+        return self.path / ("." + name + ".reserved")
+
+    def _write_reserved(self, name: str, content: bytes) -> None:
+        """Overwrite the spare file and exchange it with the current one, whose bytes are the next spare.
+
+        :raises ValueError: if the content needs more bytes than are reserved.
+        """
+        if len(content) > _SPARE_BYTES:
+            raise ValueError("%s has %d bytes, %d are reserved" % (name, len(content), _SPARE_BYTES))
+        path, spare, former = self.path / name, self._spare(name), self.path / ("." + name + ".former")
+        with spare.open("r+b") as file:
+            file.write(content.ljust(_SPARE_BYTES))
+            os.fsync(file.fileno())
+        if path.exists():
+            os.link(str(path), str(former))
+        os.replace(str(spare), str(path))
+        if former.exists():
+            os.replace(str(former), str(spare))
 
     def check_version(self) -> None:
         """Make sure that the attempt, if it is here, was started by a runner that this one understands.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,42 @@ def test_a_result_of_another_release_is_no_result(machine: Machine) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
     answer = machine.ask(*COMMANDS["status"])
     assert answer["message"].startswith("exit.json of attempt 1 of run has version 2")
+
+
+FULL_DISK = """
+import os, protocol
+from machine.run_dir import RunDir
+run = RunDir("run", 1)
+run.reserve(protocol.MIRROR_FILE)
+run.write(protocol.MIRROR_FILE, {"last_step": 0})
+filler = os.open(str(run.path / "filler"), os.O_WRONLY | os.O_CREAT)
+try:
+    while True:
+        os.write(filler, b"x" * 512)
+except OSError as error:
+    print(error.errno)
+found = []
+for step in range(1, 6):
+    run.write(protocol.MIRROR_FILE, {"last_step": step, "error": "x" * (600 * (step % 3))})
+    found.append(run.read(protocol.MIRROR_FILE)["last_step"])
+print(found)
+try:
+    run.write(protocol.DELIVERED_FILE, {"offset": 1})
+except OSError as error:
+    print(error.errno)
+"""
+
+
+def test_what_is_reserved_is_written_on_a_full_disk(machine: Machine) -> None:
+    """A command that fills the disk keeps nobody from the state of the mirror, as often as that changes."""
+    namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
+    attempt = machine.attempt()
+    attempt.mkdir(parents=True)
+    mount = f"mount -t tmpfs -o size=64k none {attempt}"
+    if shutil.which("unshare") is None or subprocess.run([*namespace, mount], check=False).returncode != 0:
+        pytest.skip("no mount namespace here")
+    (machine.home / "fill.py").write_text(FULL_DISK)
+    script = f"{mount} && exec {machine.python} {machine.home}/fill.py"
+    environment = machine.environment(PYTHONPATH=str(machine.home / "runner"))
+    done = subprocess.run([*namespace, script], capture_output=True, env=environment, text=True, check=False)
+    assert (done.stdout.splitlines(), done.stderr) == (["28", "[1, 2, 3, 4, 5]", "28"], "")
