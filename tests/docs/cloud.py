@@ -45,9 +45,10 @@ def strike() -> None:
     from localcloud.endpoints import Endpoints
 
     for _ in range(2):
-        url = f"{Endpoints.read(STATE).storage_api_endpoint}/trc-local/ckpt/docs"
+        server = Endpoints.read(STATE).storage_api_endpoint
+        url = f"{server}/upload/storage/v1/b/trc-local/o?uploadType=media&name=ckpt/docs"
         try:
-            urllib.request.urlopen(urllib.request.Request(url, b"x", method="PUT"))
+            urllib.request.urlopen(urllib.request.Request(url, b"x", method="POST"))
         except urllib.error.HTTPError as error:
             if error.code != UNAVAILABLE:
                 raise
