@@ -162,15 +162,6 @@ def instant_from_json(text: str) -> datetime:
     return instant.astimezone(UTC)
 
 
-def as_text(kind: type[T]) -> type[T]:
-    """Let values of a class stand as their text, as a decorator: ``str()`` writes it, its ``parse`` reads it."""
-    _TEXTS.add(kind)
-    return kind
-
-
-_TEXTS: set[type] = set()
-
-
 @cache
 def _converter() -> Converter:
     """The converter, made on first use: a DAG file is parsed without it."""
@@ -181,9 +172,14 @@ def _converter() -> Converter:
         made.register_structure_hook(kind, _exactly(kind, accepted))
     made.register_unstructure_hook(datetime, instant_to_json)
     made.register_structure_hook(datetime, lambda text, _: instant_from_json(text))
-    made.register_unstructure_hook_func(lambda kind: kind in _TEXTS, str)
-    made.register_structure_hook_func(lambda kind: kind in _TEXTS, lambda text, kind: kind.parse(text))
+    made.register_unstructure_hook_func(_is_text, str)
+    made.register_structure_hook_func(_is_text, lambda text, kind: kind.parse(text))
     return made
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether values of a class stand as their text, which its ``parse`` reads; the class says so itself."""
+    return getattr(kind, "text_in_json", False) is True
 
 
 def _exactly(kind: type, accepted: tuple[type, ...]) -> Callable[[Any, Any], Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_tpu.consequences import MAY_LIVE, stated
+from airflow_tpu.core import json_form
 from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.core.run.start_window import first_of
 from airflow_tpu.core.run.trigger_context import raise_for
@@ -92,7 +93,7 @@ class CloudTPUProvisionOperator(FencedOperator):
         until = first_of(record.lease.expires_at, closes)
         self.log.info("%s is not ready yet; waiting in the triggerer until %s", found.target.node_id, until)
         watch = self.trigger_context(record.key, record.lease.token, record.lease.expires_at, found.since, closes)
-        trigger = CloudTPUReadyTrigger(watch, found.target.to_json(), found.unhealthy.since)
+        trigger = CloudTPUReadyTrigger(watch, json_form.to_json(found.target), found.unhealthy.since)
         self.defer(trigger=trigger, method_name="execute_ready")
 
     def _defer_until_capacity(self, record: RunRecord, step: Step, closes: dt.datetime | None) -> NoReturn:

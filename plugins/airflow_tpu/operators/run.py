@@ -53,7 +53,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
             return self._described(done)
         self.log.info("the log continues in the triggerer; deadline %s", record.lease.expires_at)
         watch = self.trigger_context(record.key, record.lease.token, record.lease.expires_at)
-        self.defer(trigger=CloudTPURunTrigger(watch, done.to_json()), method_name="execute_finished")
+        self.defer(trigger=CloudTPURunTrigger(watch, json_form.to_json(done)), method_name="execute_finished")
 
     @stated(MAY_LIVE)
     def execute_finished(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:

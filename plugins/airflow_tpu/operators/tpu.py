@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.consequences import DELETE_PENDING, stated
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.trigger_context import raise_for
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
@@ -85,7 +86,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
         from airflow_tpu.lifecycle.teardown import finish
 
-        endings = [IncarnationEnd.from_json(ending) for ending in raise_for(event).get("endings", [])]
+        endings = json_form.from_json(list[IncarnationEnd], raise_for(event).get("endings", []))
         run = self.run_context(context)
         return self._described(context, run, finish(run, endings))
 

@@ -32,7 +32,7 @@ class CloudTPURunTrigger(CloudTPUBaseTrigger):
 
         access = await self.access()
         async with await self.hook().client() as client:
-            follower = Follower(client, access.login, RunningJob.from_json(self.job), self.log.info)
+            follower = Follower(client, access.login, json_form.from_json(RunningJob, self.job), self.log.info)
             try:
                 result = await follower.until_finished(self.watch.deadline)
             except TPUError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_tpu.core import json_form
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.lifecycle.waits.polling import PollPolicy, UnhealthySince
 from airflow_tpu.lifecycle.waits.target import Target
@@ -23,12 +24,12 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
         self, watch: Mapping[str, Any], target: Mapping[str, Any], unhealthy_since: float = 0.0, **kwargs: Any
     ) -> None:
         super().__init__(watch, **kwargs)
-        self.target = Target.from_json(target)
+        self.target = json_form.from_json(Target, target)
         self.unhealthy_since = unhealthy_since
 
     def carried(self) -> dict[str, Any]:
         """The target, and what the task has seen of it."""
-        return {"target": self.target.to_json(), "unhealthy_since": self.unhealthy_since}
+        return {"target": json_form.to_json(self.target), "unhealthy_since": self.unhealthy_since}
 
     async def outcome(self) -> dict[str, Any]:
         """The instant it became READY, and whose clock that is."""
@@ -70,7 +71,7 @@ class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
         async with await self.hook().client() as client:
             policy = PollPolicy(self.watch.poll, self.watch.deadline, self.watch.began)
             await until_gone(client, self.watch.key, policy, asked, self.names)
-        return {"status": "gone", "endings": [ending.to_json() for ending in asked.endings]}
+        return {"status": "gone", "endings": json_form.to_json(asked.endings)}
 
     async def on_kill(self) -> None:
         """The delete is under way already; there is nothing to stop."""

@@ -18,6 +18,7 @@ from airflow.sdk.execution_time.comms import CommsDecoder
 
 from airflow_tpu.clients.runner_session import RunSession
 from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
 from airflow_tpu.core.tpu.labels import RunKey
@@ -60,7 +61,7 @@ def trigger_of(work: RunContext, record: RunRecord, job: RunningJob) -> CloudTPU
     until = pace().until.timestamp()
     connections = Connections()
     watch = TriggerContext(KEY, record.lease.token, connections.gcp_conn_id, connections.ssh_conn_id, "", 0.1, until)
-    trigger = CloudTPURunTrigger(TRIGGER_CONTEXT_FORM.to_json(watch), job.to_json())
+    trigger = CloudTPURunTrigger(TRIGGER_CONTEXT_FORM.to_json(watch), json_form.to_json(job))
     trigger.task_instance = TaskInstanceDTO(  # type: ignore[assignment]  # what a triggerer gives it
         id=uuid.uuid4(),
         dag_version_id=uuid.uuid4(),

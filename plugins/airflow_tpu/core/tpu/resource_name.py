@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 
 class ResourceKind(enum.StrEnum):
@@ -31,6 +32,7 @@ class ResourceName:
     zone: str
     kind: ResourceKind
     id: str
+    text_in_json: ClassVar[bool] = True  # see core/json_form.py, which a parse of the form does not load
 
     @classmethod
     def parse(cls, text: str) -> ResourceName:

@@ -7,9 +7,9 @@ end is noted in the lease when it is asked for, and goes to the ledger, which is
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.run.interruption import Reached
@@ -37,16 +37,6 @@ class IncarnationEnd:
     reason: EndReason
     source: TimeSource
     safe: Reached | None = None
-
-    def to_json(self) -> dict[str, str]:
-        """Plain JSON, without the checkpoint."""
-        return {"node_id": self.node_id, "at": self.at.isoformat(), "reason": self.reason, "source": self.source}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> IncarnationEnd:
-        """Inverse of :meth:`to_json`."""
-        at = dt.datetime.fromisoformat(data["at"])
-        return cls(data["node_id"], at, EndReason(data["reason"]), TimeSource(data["source"]))
 
 
 def settled(first: Iterable[IncarnationEnd], later: Iterable[IncarnationEnd]) -> list[IncarnationEnd]:

@@ -11,14 +11,13 @@ import contextlib
 import datetime as dt
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.endpoints import ConnectionOptions
 from airflow_tpu.clients.runner_session import RunSession
 from airflow_tpu.clients.ssh import Timing, WorkerAddress
-from airflow_tpu.core import json_form
 from airflow_tpu.core.run.interruption import Reached
 from airflow_tpu.core.run.job import RunRef
 from airflow_tpu.core.run.log_lines import LineAssembler
@@ -73,17 +72,6 @@ class RunningJob:
     node: ResourceName
     address: WorkerAddress
     ref: RunRef
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        address = {"host": self.address.host, "port": self.address.port, "host_key": self.address.host_key}
-        return {"node": str(self.node), "address": address, "ref": json_form.to_json(self.ref)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> RunningJob:
-        """Inverse of :meth:`to_json`."""
-        node, address = ResourceName.parse(data["node"]), WorkerAddress(**data["address"])
-        return cls(node, address, json_form.from_json(RunRef, data["ref"]))
 
 
 class Follower:

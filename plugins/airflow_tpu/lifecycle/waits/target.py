@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_tpu.core.tpu.resource_name import ResourceName
 
@@ -34,15 +33,6 @@ class Target:
     def queued(self) -> ResourceName:
         """The queued resource, if it is asked for by one."""
         return self.node.queued
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON, so that a trigger can carry it."""
-        return {"node": str(self.node), "is_queued": self.is_queued, "operation": self.operation}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Target:
-        """Inverse of :meth:`to_json`."""
-        return cls(**{**data, "node": ResourceName.parse(data["node"])})
 
 
 def target_of(spec: TPUSpec, node_id: str, operation: str = "") -> Target:

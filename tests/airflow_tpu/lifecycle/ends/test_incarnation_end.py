@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from dataclasses import replace
 
 import pytest
 
 from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core import json_form
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
 from airflow_tpu.core.run.run_record import RUN_RECORD_FORM, Lease, RunRecord
 from airflow_tpu.core.tpu.resource_name import node_name
@@ -91,7 +93,8 @@ def test_a_noted_end_outlives_who_noted_it() -> None:
 
 def test_an_end_crosses_the_trigger() -> None:
     """What a trigger hands to its task is the same end."""
-    assert IncarnationEnd.from_json(ending(EndReason.FAILED).to_json()) == ending(EndReason.FAILED)
+    failed = ending(EndReason.FAILED)
+    assert json_form.from_json(IncarnationEnd, json.loads(json.dumps(json_form.to_json(failed)))) == failed
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from google.cloud.tpu_v2.types import Node
 
 from airflow_tpu.clients.runner_session import RunSession
 from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.bundle import Bundle
 from airflow_tpu.core.run.job import JobSpec, RunRef
 from airflow_tpu.core.run.result import RunResult
@@ -245,7 +246,8 @@ async def test_paused_and_taken_over(real_site: Site, real_client: TPUClient) ->
         rounds += 1
         if rounds == 3:
             let_go_on(real_site)
-        following = follower(real_site, real_client, RunningJob.from_json(job.to_json()), lines.append)
+        carried = json_form.from_json(RunningJob, json_form.to_json(job))
+        following = follower(real_site, real_client, carried, lines.append)
         result = await following.until_finished(later(), now() + dt.timedelta(seconds=0.8))
     assert lines == LINES
     assert rounds > 2

@@ -8,6 +8,7 @@ import datetime as dt
 import pytest
 
 from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core import json_form
 from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
 from airflow_tpu.errors import HostLost
 from airflow_tpu.lifecycle.waits.polling import UnhealthySince
@@ -54,7 +55,9 @@ async def test_a_trigger_counts_on_from_its_task(site: Site, sick: Target) -> No
     """A node that the task had seen sick for long enough is given up at the trigger's first look."""
     later = now() + dt.timedelta(hours=1)
     watch = TriggerContext(KEY, "token", "google_cloud_default", "tpu_ssh_default", "", 0.05, later.timestamp())
-    trigger = CloudTPUReadyTrigger(TRIGGER_CONTEXT_FORM.to_json(watch), sick.to_json(), now().timestamp() - LONG_AGO)
+    trigger = CloudTPUReadyTrigger(
+        TRIGGER_CONTEXT_FORM.to_json(watch), json_form.to_json(sick), now().timestamp() - LONG_AGO
+    )
     _, arguments = trigger.serialize()
     with pytest.raises(HostLost, match="replaced"):
         await CloudTPUReadyTrigger(**arguments).outcome()
