@@ -26,6 +26,8 @@ from airflow_tpu.core.tpu.labels import RunKey, labels
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.hooks.artifacts import ArtifactsHook
 from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.ends.deletion import delete_seen
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
 from airflow_tpu.lifecycle.order import Order
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 from airflow_tpu.lifecycle.waits.polling import PollPolicy
@@ -73,6 +75,20 @@ def context(key: RunKey = KEY, **more: Any) -> Context:
 def pace(seconds: float = PATIENCE) -> PollPolicy:
     """Look often; give up after so many seconds."""
     return PollPolicy(0.05, now() + dt.timedelta(seconds=seconds))
+
+
+async def request_delete(client: TPUClient, key: RunKey, token: str | None = None) -> list[IncarnationEnd]:
+    """Ask the API to delete every node and queued resource of a run; do not wait.
+
+    :param client: the Cloud TPU API.
+    :param key: whose; a colleague's resources, or another run's, are never touched.
+    :param token: delete only what carries this attempt's token (None: the whole run has ended).
+    :return: how the incarnations found alive ended.
+    :raises TPUError: something could not be deleted, or some zone did not answer; the rest was asked for all the same.
+    """
+    done = await delete_seen(client, await take_snapshot(client), key, token)
+    done.check()
+    return done.endings
 
 
 @dataclass(frozen=True)

@@ -92,14 +92,14 @@ def check_grant(run: RunContext, conf: str | Mapping[str, Any]) -> Permit:
     :raises ConfigError: the form is wrong.
     :raises GrantError: the grant does not cover the run.
     """
-    end = _end(run, conf, dt.datetime.now(dt.UTC))
+    end = _end(run, conf, run.clock.now())
     _check_alone(run, end)
     for line in _identity_warnings(run):
         log.warning("%s", line)
     order = run.request.order()
     reserved = run.stores.reservations.read()
     inventory = run.clients.tpu.run(take_snapshot).inventory()
-    return authorize(run.grant, order.request(run.key, end), inventory, dt.datetime.now(dt.UTC), reserved)
+    return authorize(run.grant, order.request(run.key, end), inventory, run.clock.now(), reserved)
 
 
 def _end(run: RunContext, conf: str | Mapping[str, Any], now: dt.datetime) -> dt.datetime:
@@ -113,7 +113,7 @@ def _check_alone(run: RunContext, end: dt.datetime) -> None:
     """Refuse what script, form and grant file alone refuse, before any call of the TPU API."""
     build_bundle(run)
     request = Request(run.request.spec, run.request.accelerator, end, paid_reason=run.conf.allow_paid_reason)
-    authorize(run.grant, request, Inventory(), dt.datetime.now(dt.UTC))
+    authorize(run.grant, request, Inventory(), run.clock.now())
 
 
 def _identity_warnings(run: RunContext) -> list[str]:

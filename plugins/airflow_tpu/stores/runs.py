@@ -118,10 +118,11 @@ class RunStore(Store):
 
         :return: whether it was still that one.
         """
-        found = self.hook.read_json(self.uri(key))
-        if found is None or RUN_RECORD_FORM.from_json(found.data, self.uri(key)).lease.token != token:
+        found = self._at_generation(self.uri(key), RUN_RECORD_FORM)
+        current, generation = found
+        if current is None or current.lease.token != token:
             return False
-        self.hook.remove(self.uri(key), found.generation)
+        self.hook.remove(self.uri(key), generation)
         return True
 
     def _ours(self, record: RunRecord, current: RunRecord | None) -> RunRecord:

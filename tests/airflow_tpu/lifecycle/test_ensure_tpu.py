@@ -11,12 +11,11 @@ from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
 from airflow_tpu.core.tpu.labels import RunKey, labels, token_of
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.errors import AccessDenied, GrantViolation, LeaseLost, NameTaken, StockOut
-from airflow_tpu.lifecycle.ends.deletion import request_delete
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.lifecycle.waits.target import Target
 from localcloud.rules.settings import Latencies
 from tests.airflow_tpu.conftest import Open
-from tests.airflow_tpu.site import KEY, ZONE, Site, pace
+from tests.airflow_tpu.site import KEY, ZONE, Site, pace, request_delete
 
 FIRST, SECOND = KEY.node_id(1), KEY.node_id(2)
 NODE, REPLACEMENT = (node_name("local-project", ZONE, node_id) for node_id in (FIRST, SECOND))

@@ -14,7 +14,7 @@ from airflow_tpu.core.ledger.events import Closed, EndReason
 from airflow_tpu.core.tpu.labels import labels
 from airflow_tpu.core.tpu.spec import QueuedView, TPUSpec, TPUView
 from airflow_tpu.errors import AccessDenied, LeaseLost
-from airflow_tpu.lifecycle.ends.deletion import delete_seen, request_delete
+from airflow_tpu.lifecycle.ends.deletion import delete_seen
 from airflow_tpu.lifecycle.ends.expired import delete_expired, note, what_is_left
 from airflow_tpu.lifecycle.ends.forgotten import close_forgotten, forget_runs
 from airflow_tpu.lifecycle.ends.incarnation_end import noted_ends
@@ -26,7 +26,7 @@ from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from localcloud.testing import eventually
 from tests.airflow_tpu.attempts import run_context
-from tests.airflow_tpu.site import KEY, Site, pace
+from tests.airflow_tpu.site import KEY, Site, pace, request_delete
 
 FIRST, SECOND = KEY.node_id(1), KEY.node_id(2)
 

@@ -10,7 +10,7 @@ from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import Closed, EndReason, TimeSource
 from airflow_tpu.core.tpu.labels import RunKey, labels
 from airflow_tpu.errors import AccessDenied, TransientError
-from airflow_tpu.lifecycle.ends.deletion import delete_seen, request_delete
+from airflow_tpu.lifecycle.ends.deletion import delete_seen
 from airflow_tpu.lifecycle.ends.records import close_ended, close_incarnations
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 from airflow_tpu.lifecycle.waits.gone import until_gone
@@ -18,7 +18,7 @@ from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.lifecycle.waits.target import Target
 from localcloud.rules.settings import Latencies
 from tests.airflow_tpu.conftest import Open
-from tests.airflow_tpu.site import KEY, Site, pace
+from tests.airflow_tpu.site import KEY, Site, pace, request_delete
 
 FIRST = KEY.node_id(1)
 BOTH = pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])

@@ -21,7 +21,6 @@ from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import closed_path
 from airflow_tpu.core.report.usage_json import LIMIT
 from airflow_tpu.lifecycle.create import Provisioner
-from airflow_tpu.lifecycle.ends.deletion import request_delete
 from airflow_tpu.lifecycle.ends.records import close_incarnations
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.ready import until_ready
@@ -32,7 +31,7 @@ from localcloud.testing import tpu_client
 from localcloud.tpu_api.audit import entries
 from localcloud.virtual_cloud import spot_node
 from tests.airflow_tpu.core.made_ledger import ASKED, closed, opened
-from tests.airflow_tpu.site import BUCKET, FORM, KEY, Site, context, pace
+from tests.airflow_tpu.site import BUCKET, FORM, KEY, Site, context, pace, request_delete
 
 PARENT = "projects/local-project/locations/europe-west4-b"
 

@@ -12,7 +12,7 @@ from airflow_tpu.core.tpu.spec import Phase, QueuedView
 from airflow_tpu.errors import TPUError, TransientError
 from airflow_tpu.lifecycle.ends.end_reasons import endings_of
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
-from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, take_snapshot
+from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 
 if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_api import TPUClient
@@ -54,20 +54,6 @@ class Release:
         if self.endings:
             names = ", ".join(ending.node_id for ending in self.endings)
             raise TransientError(f"{names} came while its run was being ended, and is being deleted")
-
-
-async def request_delete(client: TPUClient, key: RunKey, token: str | None = None) -> list[IncarnationEnd]:
-    """Ask the API to delete every node and queued resource of a run; do not wait.
-
-    :param client: the Cloud TPU API.
-    :param key: whose; a colleague's resources, or another run's, are never touched.
-    :param token: delete only what carries this attempt's token (None: the whole run has ended).
-    :return: how the incarnations found alive ended.
-    :raises TPUError: something could not be deleted, or some zone did not answer; the rest was asked for all the same.
-    """
-    done = await delete_seen(client, await take_snapshot(client), key, token)
-    done.check()
-    return done.endings
 
 
 async def delete_seen(client: TPUClient, snapshot: ProjectSnapshot, key: RunKey, token: str | None = None) -> Release:

@@ -33,7 +33,7 @@ def close_forgotten(
     A TPU whose record is gone is closed by the round that has deleted it: the next one knows no more.
 
     :param states: read after the snapshot.
-    :param snapshot: what is left (:func:`airflow_tpu.lifecycle.reap.what_is_left`).
+    :param snapshot: what is left (:func:`airflow_tpu.lifecycle.ends.expired.what_is_left`).
     :param records: the open records that were looked for by name.
     :param endings: of the TPUs that this round has deleted.
     """
@@ -75,13 +75,11 @@ def release_forgotten(
     :param reserved: read *before* the leases: a record is taken before its reservation.
     :return: names of the runs.
     """
-    now = store.clock.now()
+    now, living = store.clock.now(), snapshot.runs
     gone = [
         entry
         for entry in reserved.entries
-        if entry.owner not in snapshot.runs
-        and not snapshot.is_silent(entry.zone)
-        and is_over(leases.get(entry.owner), now)
+        if entry.owner not in living and not snapshot.is_silent(entry.zone) and is_over(leases.get(entry.owner), now)
     ]
     if gone:
         store.drop(gone)
@@ -94,6 +92,7 @@ def forget_runs(runs: RunStore, found: Mapping[str, LeaseState], snapshot: Proje
     :param found: read before this, with the token of that moment: a lease taken again since stays.
     :return: names of the runs.
     """
-    over = {digest: state.token for digest, state in found.items() if state.run_is_over and digest not in snapshot.runs}
+    living = snapshot.runs
+    over = {digest: state.token for digest, state in found.items() if state.run_is_over and digest not in living}
     mine = [record for record in runs.all() if record.key.digest in over and not snapshot.is_silent(record.zone)]
     return [record.key.name for record in mine if runs.forget(record.key, over[record.key.digest])]

@@ -16,7 +16,6 @@ from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.errors import DeadlineExceeded, HostLost, StockOut, TPUError, TPUPreempted, TPUVanished, TransientError
-from airflow_tpu.lifecycle.ends.deletion import request_delete
 from airflow_tpu.lifecycle.project_snapshot import names_of
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.polling import not_before, within
@@ -25,7 +24,7 @@ from airflow_tpu.lifecycle.waits.target import Target
 from localcloud.rules.settings import Latencies
 from localcloud.testing import PATIENCE, eventually_async
 from tests.airflow_tpu.conftest import Open
-from tests.airflow_tpu.site import KEY, ZONE, Site, now, pace
+from tests.airflow_tpu.site import KEY, ZONE, Site, now, pace, request_delete
 
 NODE_ID = KEY.node_id(1)
 STOCK_OUT = 'There is no more capacity in the zone "us-central1-f"'
