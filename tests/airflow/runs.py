@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import psutil
 
+from airflow_tpu.core.run.run_record import RUN_RECORD_FORM
 from airflow_tpu.core.tpu.labels import RunKey
 from localcloud.testing import BackgroundCloud, eventually
 from localcloud.tpu_api.audit import entries
@@ -83,7 +84,8 @@ class TrainingRun:
         """Let the run's lease have ended a minute ago, as if its deadline had passed."""
         blob = bucket(self.cloud).blob(f"airflow-tpu/leases/{self.key.name}.json")
         end = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=1)
-        blob.upload_from_string(json.dumps({**json.loads(blob.download_as_bytes()), "expires_at": end.isoformat()}))
+        record = RUN_RECORD_FORM.from_json(json.loads(blob.download_as_bytes()))
+        blob.upload_from_string(RUN_RECORD_FORM.to_bytes(replace(record, lease=replace(record.lease, expires_at=end))))
 
     def reap(self) -> None:
         """Run the reaper: once for a TPU that is left, and once more for the books of one that is gone."""

@@ -20,7 +20,7 @@ from airflow_tpu.core.tpu.spec import NODE, Phase, QueuedView, TPUView
 from airflow_tpu.errors import AccessDenied, RateLimited, ResourceNotFound, TransientError
 
 if TYPE_CHECKING:
-    from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.clients.tpu_api import Listing, TPUClient
     from airflow_tpu.core.ledger.events import Opened
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.core.tpu.labels import RunKey
@@ -105,15 +105,16 @@ def _incarnation(item: TPUView | QueuedView) -> int:
 async def take_snapshot(client: TPUClient) -> ProjectSnapshot:
     """List nodes and queued resources of all zones, side by side."""
     at = client.clock.now()
-    nodes, queued = await asyncio.gather(client.nodes(), client.queued_resources())
-    unreachable = tuple(sorted({*nodes.unreachable, *queued.unreachable}))
-    return ProjectSnapshot(nodes.items, queued.items, unreachable, at)
+    return _joined(*await asyncio.gather(client.nodes(), client.queued_resources()), at)
 
 
 async def shared_snapshot(client: TPUClient, fresh: Fresh) -> ProjectSnapshot:
     """The snapshot from the lists that all waits of this process share."""
-    nodes, queued = await tpu_list_cache.everything(client, fresh)
-    return ProjectSnapshot(nodes.items, queued.items, tuple(sorted({*nodes.unreachable, *queued.unreachable})))
+    return _joined(*await tpu_list_cache.everything(client, fresh))
+
+
+def _joined(nodes: Listing[TPUView], queued: Listing[QueuedView], at: dt.datetime | None = None) -> ProjectSnapshot:
+    return ProjectSnapshot(nodes.items, queued.items, tuple(sorted({*nodes.unreachable, *queued.unreachable})), at)
 
 
 async def look_again(client: TPUClient, snapshot: ProjectSnapshot, names: Iterable[ResourceName]) -> ProjectSnapshot:
