@@ -28,7 +28,7 @@ sys.path[:0] = [str(ROOT / "plugins"), str(ROOT)]
 from localcloud.server import LocalCloudConfig  # noqa: E402 - the packages are found through the line above
 from localcloud.testing import BackgroundCloud  # noqa: E402
 from tests.airflow import variants  # noqa: E402
-from tests.airflow.runs import PATIENCE, TrainingRun  # noqa: E402
+from tests.airflow.runs import TIMEOUT, TrainingRun  # noqa: E402
 from tests.airflow.screens import run_page, screen  # noqa: E402
 from tests.airflow.settings import connections  # noqa: E402
 from tests.airflow.stack import Stack  # noqa: E402
@@ -105,7 +105,7 @@ def measure(run: TrainingRun, seconds: float) -> tuple[Sightings, Sightings]:
 
     with ThreadPoolExecutor(2) as pool:
         in_page = pool.submit(look, run, begin, over)
-        assert begun.wait(PATIENCE)
+        assert begun.wait(TIMEOUT)
         run.until("train", "running")
         in_api = pool.submit(read, run, over)
         try:

@@ -20,14 +20,12 @@ if TYPE_CHECKING:
     from google.cloud import storage
 
 T = TypeVar("T")
-PATIENCE = 240.0
+TIMEOUT = 240.0
 """Seconds until a wait is given up: far more than it takes on a slow machine. When all is well nothing waits for it."""
 _POLL = 0.02
 
 
-def eventually(
-    probe: Callable[[], T], wanted: Callable[[T], bool], seconds: float = PATIENCE, poll: float = _POLL
-) -> T:
+def eventually(probe: Callable[[], T], wanted: Callable[[T], bool], seconds: float = TIMEOUT, poll: float = _POLL) -> T:
     """Call ``probe`` until ``wanted`` accepts its result, and return that.
 
     :param seconds: bound on the wait.
@@ -43,7 +41,7 @@ def eventually(
 
 
 async def eventually_async(
-    probe: Callable[[], Awaitable[T]], wanted: Callable[[T], bool], seconds: float = PATIENCE
+    probe: Callable[[], Awaitable[T]], wanted: Callable[[T], bool], seconds: float = TIMEOUT
 ) -> T:
     """Do the same as :func:`eventually` with a coroutine, on the running loop."""
     deadline = time.monotonic() + seconds
@@ -78,7 +76,7 @@ class BackgroundCloud:
     """A :class:`LocalCloud` in a thread with an event loop of its own; a plain context manager.
 
     :param config: how to start it.
-    :raises TimeoutError: on entry or exit, if it takes longer than :data:`PATIENCE`.
+    :raises TimeoutError: on entry or exit, if it takes longer than :data:`TIMEOUT`.
     """
 
     def __init__(self, config: LocalCloudConfig) -> None:
@@ -105,7 +103,7 @@ class BackgroundCloud:
 
     def _stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT)
         self._loop.close()
 
     @property
@@ -115,7 +113,7 @@ class BackgroundCloud:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the cloud's loop and return its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT)
 
     def call(self, function: Callable[[], T]) -> T:
         """Call a plain function on the cloud's loop: its state belongs to that thread."""

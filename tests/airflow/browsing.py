@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, expect
 from airflow_tpu.core.request.form_fields import LIMITS, RESULTS, WHAT, WHERE
 from airflow_tpu.params import train_params
 from tests.airflow.runs import SCRIPT, TrainingRun
-from tests.airflow.screens import PATIENCE_MS, TALL, Form, Screen, run_page, screen
+from tests.airflow.screens import TALL, TIMEOUT_MS, Form, Screen, run_page, screen
 
 SECTIONS = (WHAT, WHERE, RESULTS, LIMITS)
 SEED = 7
@@ -77,7 +77,7 @@ def turns_green(seen: Screen, run: TrainingRun) -> None:
     """Without a reload the run and all its tasks are a success, in words and in the colour of the grid."""
     tasks = run.tasks()
     # One beside each task and one beside the run, which is the last to get it.
-    expect(seen.page.get_by_text("Success", exact=True)).to_have_count(len(tasks) + 1, timeout=PATIENCE_MS)
+    expect(seen.page.get_by_text("Success", exact=True)).to_have_count(len(tasks) + 1, timeout=TIMEOUT_MS)
     shown = [*(task for task in tasks if task not in GROUPED), "group/tpu"]
     paths = [f"{run_page(run.dag, run.name)}/", *(run_page(run.dag, run.name, task) for task in shown)]
     with seen.whole_grid():

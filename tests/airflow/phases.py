@@ -9,7 +9,7 @@ from operator import methodcaller
 
 from localcloud.testing import eventually
 from localcloud.vm.node_workers import NodeWorkers
-from tests.airflow.runs import PATIENCE, POLL, TrainingRun
+from tests.airflow.runs import POLL, TIMEOUT, TrainingRun
 
 HELD = 45.0
 """Seconds for which a phase of an instant is held, so that something can happen in it."""
@@ -34,7 +34,7 @@ def to_wait(run: TrainingRun) -> str:
     """Bring a run to where its request waits in Google's queue."""
     run.add_fault("queued.timeline", {"queued": run.key.node_id(1)}, wait=60)
     run.trigger(provisioning="queued-resource")
-    eventually(run.resources, bool, PATIENCE, POLL)
+    eventually(run.resources, bool, TIMEOUT, POLL)
     return "create"
 
 
@@ -42,14 +42,14 @@ def to_boot(run: TrainingRun) -> str:
     """Bring a run to where its TPU is READY, but refuses every login."""
     run.add_fault("vm.ssh", {"node": run.key.node_id(1)}, key_late_seconds=HELD)
     run.trigger()
-    eventually(run.is_ready, bool, PATIENCE, POLL)
+    eventually(run.is_ready, bool, TIMEOUT, POLL)
     return "create"
 
 
 def to_ship(run: TrainingRun) -> str:
     """Bring a run to where its script is being shipped over a connection that is silent from now on."""
     run.trigger()
-    eventually(lambda: has_file(run, "runner.py"), bool, PATIENCE, 0.02)
+    eventually(lambda: has_file(run, "runner.py"), bool, TIMEOUT, 0.02)
     on_machine(run, "freeze")
     return "train"
 
@@ -75,25 +75,25 @@ def trigger_into(run: TrainingRun, name: str, **form: str) -> None:
 
 def until_struck(run: TrainingRun) -> None:
     """Wait until the fault that was scripted for the run has struck."""
-    eventually(run.cloud.cloud.faults.unused, lambda unused: run.name not in unused, PATIENCE, POLL)
+    eventually(run.cloud.cloud.faults.unused, lambda unused: run.name not in unused, TIMEOUT, POLL)
 
 
 def has_file(run: TrainingRun, name: str) -> bool:
     """Whether the run's machine has a file of this name on its disk."""
-    return any(name in files for crew in crews(run) for _, _, files in os.walk(crew.directory))
+    return any(name in files for group in node_workers(run) for _, _, files in os.walk(group.directory))
 
 
 def on_machine(run: TrainingRun, action: str) -> None:
     """Freeze the run's machine, connections and all, or thaw it if it is there."""
-    for crew in crews(run):
-        run.cloud.run(crew.each(methodcaller(action)))
+    for group in node_workers(run):
+        run.cloud.run(group.each(methodcaller(action)))
 
 
-def crews(run: TrainingRun) -> list[NodeWorkers]:
+def node_workers(run: TrainingRun) -> list[NodeWorkers]:
     """The workers of the run's TPU; nothing while it has none."""
     nodes = [row["name"] for row in run.cloud.snapshot()["nodes"] if row["name"].endswith(f"/{run.key.node_id(1)}")]
     found = (run.cloud.call(partial(run.cloud.cloud.worker_pool.workers_of, node)) for node in nodes)
-    return [crew for crew in found if crew is not None]
+    return [group for group in found if group is not None]
 
 
 def to_train(run: TrainingRun, state: str = "running") -> str:

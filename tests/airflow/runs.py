@@ -20,7 +20,7 @@ from tests.airflow.stack import Stack
 from tests.compose.rest import Client
 from tests.dags.evidence import BUCKET, bucket, check_span, ready_spans
 
-PATIENCE = 900.0
+TIMEOUT = 900.0
 """Seconds for whatever has to happen: many runs share two slow cores. Nothing waits that long when all is well."""
 POLL = 2.0
 """Seconds between two looks: each is work for the api-server, and a dozen runs are looked at."""
@@ -93,7 +93,7 @@ class TrainingRun:
             reaper = replace(self, dag="tpu_reaper", name=f"{self.name}-{number}")
             self.client.call("/api/v2/dags/tpu_reaper/dagRuns", {"dag_run_id": reaper.name, "logical_date": None})
             assert reaper.until_over() == {"reap": "success"}
-            eventually(self.resources, lambda found: not found, PATIENCE, POLL)
+            eventually(self.resources, lambda found: not found, TIMEOUT, POLL)
 
     def delete(self) -> int:
         """Delete the DAG run; returns the status code of the answer."""
@@ -126,33 +126,33 @@ class TrainingRun:
         return eventually(
             lambda: self.task(task),
             lambda found: found["state"] in states and found["try_number"] >= tries,
-            PATIENCE,
+            TIMEOUT,
             POLL,
         )
 
     def until_process(self, task: str) -> int:
         """Wait until a task is running; returns the id of its process."""
         self.until(task, "running")
-        return int(eventually(lambda: self.task(task)["pid"], lambda pid: pid is not None, PATIENCE, POLL))
+        return int(eventually(lambda: self.task(task)["pid"], lambda pid: pid is not None, TIMEOUT, POLL))
 
     def until_over(self) -> dict[str, str]:
         """Wait until the DAG run and all its tasks have ended; returns the tasks' states."""
-        eventually(lambda: self.state, lambda state: state in ("success", "failed"), PATIENCE, POLL)
-        return eventually(self.tasks, lambda found: all(state in OVER for state in found.values()), PATIENCE, POLL)
+        eventually(lambda: self.state, lambda state: state in ("success", "failed"), TIMEOUT, POLL)
+        return eventually(self.tasks, lambda found: all(state in OVER for state in found.values()), TIMEOUT, POLL)
 
     def until_training(self, state: str, copies: int = 1) -> None:
         """Wait until the training steps, and its task is ``running``, or ``deferred`` and followed by a triggerer.
 
         :param copies: how many have been started by then.
         """
-        eventually(lambda: len(self.starts()), lambda count: count >= copies, PATIENCE, POLL)
+        eventually(lambda: len(self.starts()), lambda count: count >= copies, TIMEOUT, POLL)
         self.until("train", state)
         if state == "deferred":  # by a triggerer that has begun: before, Airflow has nobody whom it could stop
             self.until_followed()
 
     def until_followed(self) -> None:
         """Wait until a triggerer has written a step of the training to the task's log."""
-        eventually(lambda: self.log("train"), lambda log: " done" in log.partition("starting\n")[2], PATIENCE, POLL)
+        eventually(lambda: self.log("train"), lambda log: " done" in log.partition("starting\n")[2], TIMEOUT, POLL)
 
     def triggerer(self, task: str = "train") -> str:
         """Name of the triggerer that runs the trigger of a task; empty while there is none."""
@@ -226,7 +226,7 @@ class TrainingRun:
         A time of the API's own clock is exact to the second. A time that had to be observed may be later, by as long as
         no process was looking: that depends on the machine and on Airflow, not on the ledger.
         """
-        assert eventually(self.resources, lambda found: not found, PATIENCE, POLL) == []
+        assert eventually(self.resources, lambda found: not found, TIMEOUT, POLL) == []
         assert self.alive() == []
         assert self.name not in self.cloud.cloud.faults.unused()
         deletes = self.deletes()

@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 from playwright.sync_api import FrameLocator, Locator, Page
 
-from tests.airflow.runs import PATIENCE
+from tests.airflow.runs import TIMEOUT
 from tests.airflow.settings import PASSWORD
 from tests.airflow_tpu.ui.chromium import chromium, pictures
 
-PATIENCE_MS = PATIENCE * 1000
+TIMEOUT_MS = TIMEOUT * 1000
 WIDTH, TALL = 1280, 1400
 # What turns and pulses while tasks run takes most of a core where there is no graphics card.
 STILL = """document.addEventListener("DOMContentLoaded", () => {
@@ -129,7 +129,7 @@ def screen(url: str) -> Iterator[Screen]:
     """
     with chromium() as browser:
         context = browser.new_context(viewport={"width": WIDTH, "height": 900})
-        context.set_default_timeout(PATIENCE_MS)
+        context.set_default_timeout(TIMEOUT_MS)
         # A pattern, no function: with that every request to Airflow would wait until this thread has time for it.
         context.route(re.compile(f"^(?!{re.escape(url)})"), lambda route: route.fulfill(body="outside"))
         context.add_init_script(STILL)

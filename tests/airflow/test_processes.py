@@ -16,7 +16,7 @@ import pytest
 from localcloud.testing import eventually
 from tests.airflow.browsing import looks_around, trains
 from tests.airflow.parallel_runs import ParallelRuns, together
-from tests.airflow.runs import PATIENCE, POLL, TrainingRun, ends_green, refusal, status_of
+from tests.airflow.runs import POLL, TIMEOUT, TrainingRun, ends_green, refusal, status_of
 from tests.airflow.variants import BROKEN, CELERY, PAUSED, REMOVED, TIMED, TRAIN, WORKING
 from tests.dags.evidence import ready_spans
 
@@ -137,7 +137,7 @@ def test_cleared_while_running(run: TrainingRun) -> None:
     run.until_training("running")
     assert run.clear("train") == ["delete", "lease", "train"]
     run.until("train", "running", tries=2)
-    eventually(lambda: run.log("train", 2), lambda log: " done" in log, PATIENCE, POLL)
+    eventually(lambda: run.log("train", 2), lambda log: " done" in log, TIMEOUT, POLL)
     assert len(run.alive()) == 1
     copies = len(run.starts())
     assert copies in (1, 2)
@@ -178,7 +178,7 @@ def test_paused_beyond_its_deadline(run: TrainingRun) -> None:
     run.until_training("deferred")
     run.pause(True)
     run.expire()
-    assert eventually(run.resources, lambda found: not found, PATIENCE, POLL) == []
+    assert eventually(run.resources, lambda found: not found, TIMEOUT, POLL) == []
     assert run.alive() == []
     run.pause(False)
     ends_red(run)
@@ -192,7 +192,7 @@ def test_worker_killed_while_creating(run: TrainingRun) -> None:
     """The next try adopts the request that the dead one has made."""
     run.add_fault("queued.timeline", {"queued": run.key.node_id(1)}, wait=60)
     run.trigger(provisioning="queued-resource")
-    eventually(run.resources, bool, PATIENCE, POLL)
+    eventually(run.resources, bool, TIMEOUT, POLL)
     kill_worker(run, "create")
     run.let_end()
     ends_green(run)
@@ -289,12 +289,12 @@ def test_triggerer_moved_then_killed(runs: ParallelRuns) -> None:
     run.until_training("deferred")
     first = run.triggerer()
     runs.stack.signal(first, signal.SIGSTOP)
-    second = eventually(run.triggerer, lambda name: name not in ("", first), PATIENCE, POLL)
+    second = eventually(run.triggerer, lambda name: name not in ("", first), TIMEOUT, POLL)
     runs.stack.signal(first, signal.SIGCONT)
     # In most runs Airflow calls on_kill then, not in all; that it has let go is what counts.
-    eventually(lambda: run.log("train"), lambda log: "trigger completed" in log, PATIENCE, POLL)
+    eventually(lambda: run.log("train"), lambda log: "trigger completed" in log, TIMEOUT, POLL)
     runs.stack.kill(second)
-    eventually(run.triggerer, lambda name: name == first, PATIENCE, POLL)
+    eventually(run.triggerer, lambda name: name == first, TIMEOUT, POLL)
     assert (len(run.alive()), run.deletes()) == (1, {})
     runs.stack.start(second)
     run.let_end()
@@ -325,7 +325,7 @@ def test_file_broken(runs: ParallelRuns) -> None:
     run.until_training("deferred")
     (run.stack.dags / f"{BROKEN}.py").write_text("import nothing_of_that_name  # airflow dag\n")
     run.expire()
-    assert eventually(run.resources, lambda found: not found, PATIENCE, POLL) == []
+    assert eventually(run.resources, lambda found: not found, TIMEOUT, POLL) == []
     run.reap()
     run.assert_nothing_left()
 

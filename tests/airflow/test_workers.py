@@ -16,7 +16,7 @@ import pytest
 from localcloud.testing import eventually
 from tests.airflow.parallel_runs import ParallelRuns
 from tests.airflow.phases import BRING, on_machine, to_train, to_wait
-from tests.airflow.runs import PATIENCE, POLL, TrainingRun, ends_green
+from tests.airflow.runs import POLL, TIMEOUT, TrainingRun, ends_green
 from tests.airflow.variants import CELERY, OVERRUN, TRAIN, WORKING
 from tests.faults.cells import ALL_KILLS, Cell, reason_against
 
@@ -80,7 +80,7 @@ def test_triggerer_killed(runs: ParallelRuns, cell: Cell) -> None:
     run = runs.new(TRAIN, cell.id.replace(": ", "-").replace(" ", "-"))
     task = to_train(run, "deferred") if cell.where == "training" else BRING[cell.where](run)
     run.until(task, "deferred")
-    first = eventually(lambda: run.triggerer(task), bool, PATIENCE, POLL)
+    first = eventually(lambda: run.triggerer(task), bool, TIMEOUT, POLL)
     runs.stack.kill(first)
     runs.stack.start(first)
     run.let_end()
@@ -92,10 +92,10 @@ def test_run_ended_by_its_timeout(runs: ParallelRuns) -> None:
     run = runs.new(OVERRUN, "overrun")
     run.trigger()
     run.until_training("deferred")
-    eventually(lambda: run.state, lambda state: state == "failed", PATIENCE, POLL)
+    eventually(lambda: run.state, lambda state: state == "failed", TIMEOUT, POLL)
     assert run.task("delete")["state"] != "success"
     run.expire()
-    assert eventually(run.resources, lambda found: not found, PATIENCE, POLL) == []
+    assert eventually(run.resources, lambda found: not found, TIMEOUT, POLL) == []
     run.reap()
     assert len(run.starts()) == 1
     run.assert_nothing_left()

@@ -9,7 +9,7 @@ from airflow_tpu.lifecycle.connections import Connections
 from airflow_tpu.lifecycle.create import Provisioner
 from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.lifecycle.waits.reachability import arrive
-from tests.airflow_tpu.site import BUCKET, KEY, PARENT, ZONE, Site, now, pace
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, PARENT, ZONE, CloudEnv, now, poll_policy
 
 NODE_ID = KEY.node_id(1)
 NODE = ResourceName.parse(f"{PARENT}/nodes/{NODE_ID}")
@@ -31,9 +31,9 @@ def run_context(script: str = "hello.py", **changes: object) -> RunContext:
     return found
 
 
-def script(site: Site, text: str) -> str:
+def script(env: CloudEnv, text: str) -> str:
     """Put a script into the bucket; returns its URI."""
-    site.storage.get_conn().bucket(BUCKET).blob("scripts/x.py").upload_from_string(text)
+    env.storage.get_conn().bucket(BUCKET).blob("scripts/x.py").upload_from_string(text)
     return f"gs://{BUCKET}/scripts/x.py"
 
 
@@ -41,5 +41,5 @@ async def ready(work: RunContext, client: TPUClient) -> RunRecord:
     """A READY TPU; returns its lease."""
     record = work.stores.runs.acquire(KEY, ZONE, work.request.deadline(now()))
     target = await Provisioner(client, work.stores, work.request.order(), record).ensure()
-    await arrive(client, target, work.clients.access, pace())
+    await arrive(client, target, work.clients.access, poll_policy())
     return work.stores.runs.read(KEY)

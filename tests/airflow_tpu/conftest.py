@@ -19,10 +19,10 @@ from airflow_tpu.hooks.artifacts import ArtifactsHook
 from localcloud.rules.settings import Latencies, Settings
 from localcloud.server import LocalCloudConfig
 from localcloud.testing import BackgroundCloud
+from tests.airflow_tpu.cloud_env import BUCKET, INCLUDE, CloudEnv
 from tests.airflow_tpu.shipped import GENERATIONS
-from tests.airflow_tpu.site import BUCKET, INCLUDE, Site
 
-Open = Callable[..., Site]
+Open = Callable[..., CloudEnv]
 QUICK = Latencies(waiting=0.02, creating=0.1, failing=0.05, deleting=0.02, suspending=0.05, changing=0.02)
 
 
@@ -39,11 +39,11 @@ def grant() -> Grant:
 
 
 @pytest.fixture
-def open_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, login: Login, grant: Grant) -> Iterator[Open]:
+def open_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, login: Login, grant: Grant) -> Iterator[Open]:
     """Start a local cloud with some settings; the connections of the process lead to the last one started."""
     with ExitStack() as stack:
 
-        def start(tier: str = "inprocess", **settings: Any) -> Site:
+        def start(tier: str = "inprocess", **settings: Any) -> CloudEnv:
             config = LocalCloudConfig(
                 tmp_path / "cloud",
                 Settings(**{"latencies": QUICK, **settings}),
@@ -54,19 +54,19 @@ def open_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, login: Login, gra
             monkeypatch.setenv("AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT", json.dumps(cloud.endpoints.airflow_connection()))
             ssh = {"conn_type": "ssh", "login": login.user, "extra": {"private_key": login.private_key}}
             monkeypatch.setenv("AIRFLOW_CONN_TPU_SSH_DEFAULT", json.dumps(ssh))
-            return Site(cloud, ArtifactsHook(), login, grant)
+            return CloudEnv(cloud, ArtifactsHook(), login, grant)
 
         yield start
 
 
 @pytest.fixture
-def site(open_site: Open) -> Site:
+def env(open_env: Open) -> CloudEnv:
     """A local cloud with usual settings; its VMs are the cheapest there are."""
-    return open_site()
+    return open_env()
 
 
 @pytest.fixture
-async def client(site: Site) -> AsyncIterator[TPUClient]:
+async def client(env: CloudEnv) -> AsyncIterator[TPUClient]:
     """The product's client, connected, with short time limits."""
-    async with site.client() as connected:
+    async with env.client() as connected:
         yield connected

@@ -15,7 +15,7 @@ HOOK = "/services/T0/B0/secret"
 
 
 @dataclass
-class Desk:
+class SlackInbox:
     """What has arrived.
 
     :param url: of the server, on loopback.
@@ -29,7 +29,7 @@ class Desk:
 
 
 class _Server(ThreadingHTTPServer):
-    desk: Desk
+    inbox: SlackInbox
 
 
 class _Request(BaseHTTPRequestHandler):
@@ -38,12 +38,12 @@ class _Request(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         token = str(self.headers.get("Authorization", "")).removeprefix("Bearer ")
-        desk = self.server.desk
-        desk.messages.append({**body, "path": self.path, "token": token})
+        inbox = self.server.inbox
+        inbox.messages.append({**body, "path": self.path, "token": token})
         if self.path == HOOK:
             return self._answer("text/plain", b"ok")
         # Slack refuses with status 200, too: https://api.slack.com/web#responses
-        answer = {"ok": False, "error": desk.refusal} if desk.refusal else {"ok": True, "channel": "C0", "ts": "1.0"}
+        answer = {"ok": False, "error": inbox.refusal} if inbox.refusal else {"ok": True, "channel": "C0", "ts": "1.0"}
         return self._answer("application/json", json.dumps(answer).encode())
 
     def _answer(self, kind: str, body: bytes) -> None:
@@ -58,12 +58,12 @@ class _Request(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def slack_desk() -> Iterator[Desk]:
+def slack_inbox() -> Iterator[SlackInbox]:
     """Run one on a free port of this machine until the block ends."""
     with _Server(("127.0.0.1", 0), _Request) as server:
-        server.desk = Desk(f"http://127.0.0.1:{server.server_port}")
+        server.inbox = SlackInbox(f"http://127.0.0.1:{server.server_port}")
         thread = threading.Thread(target=server.serve_forever, name="slack", daemon=True)
         thread.start()
-        yield server.desk
+        yield server.inbox
         server.shutdown()
         thread.join()

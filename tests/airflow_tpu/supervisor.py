@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from airflow.sdk.execution_time.comms import TaskStatesResult, _RequestFrame, _ResponseFrame
 
-from tests.airflow_tpu.site import KEY
+from tests.airflow_tpu.cloud_env import KEY
 
 
 class Supervisor:

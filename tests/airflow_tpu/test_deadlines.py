@@ -10,7 +10,7 @@ from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.deadlines import LADDER, SLACK, deadline_alerts, end_overdue
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from localcloud.testing import eventually
-from tests.airflow_tpu.site import KEY, ZONE, Site, now, pace
+from tests.airflow_tpu.cloud_env import KEY, ZONE, CloudEnv, now, poll_policy
 
 
 def context() -> dict[str, object]:
@@ -22,29 +22,29 @@ def context() -> dict[str, object]:
     return {"dag_run": {"dag_id": KEY.dag_id, "dag_run_id": KEY.run_id}}
 
 
-async def start(site: Site, client: TPUClient, expires_at: dt.datetime) -> None:
+async def start(env: CloudEnv, client: TPUClient, expires_at: dt.datetime) -> None:
     """A READY TPU of the run, with a lease that ends then."""
-    await until_ready(client, await site.ensure(client), pace())
-    site.runs.acquire(KEY, ZONE, expires_at)
+    await until_ready(client, await env.ensure(client), poll_policy())
+    env.runs.acquire(KEY, ZONE, expires_at)
 
 
-async def test_overdue_run_loses_its_tpu(site: Site, client: TPUClient) -> None:
+async def test_overdue_run_loses_its_tpu(env: CloudEnv, client: TPUClient) -> None:
     """A run past its own deadline is ended, whatever state Airflow keeps it in; a colleague's node stays."""
-    await start(site, client, now() - dt.timedelta(minutes=1))
-    site.foreign_node("tpu-train-of-anna")
+    await start(env, client, now() - dt.timedelta(minutes=1))
+    env.foreign_node("tpu-train-of-anna")
     said = await end_overdue("google_cloud_default", context())
     assert "has passed its deadline" in said
-    eventually(site.nodes, lambda nodes: nodes == {"tpu-train-of-anna": "READY"})
+    eventually(env.nodes, lambda nodes: nodes == {"tpu-train-of-anna": "READY"})
 
 
-async def test_run_within_its_deadline_goes_on(site: Site, client: TPUClient) -> None:
+async def test_run_within_its_deadline_goes_on(env: CloudEnv, client: TPUClient) -> None:
     """An alert of the ladder that comes before the run's own deadline changes nothing."""
-    await start(site, client, now() + dt.timedelta(hours=1))
+    await start(env, client, now() + dt.timedelta(hours=1))
     assert "may run until" in await end_overdue("google_cloud_default", context())
-    assert list(site.nodes().values()) == ["READY"]
+    assert list(env.nodes().values()) == ["READY"]
 
 
-async def test_run_that_has_ended_has_nothing_to_end(site: Site) -> None:
+async def test_run_that_has_ended_has_nothing_to_end(env: CloudEnv) -> None:
     """Without a lease there is nothing to do, and the text says so."""
     assert "holds no lease" in await end_overdue("google_cloud_default", context())
 

@@ -12,7 +12,7 @@ from airflow.sdk import Context
 from slack_sdk.errors import SlackApiError
 
 from airflow_tpu.notify import Recipient
-from tests.airflow_tpu.slack_server import API, HOOK, Desk, slack_desk
+from tests.airflow_tpu.slack_server import API, HOOK, SlackInbox, slack_inbox
 
 RUN = "manual__{{ 7 * 6 }}"
 CONTEXT = cast(Context, {"dag": SimpleNamespace(dag_id="nightly"), "run_id": RUN, "reason": "task_failure"})
@@ -20,22 +20,22 @@ TOKEN = "xoxb-for-these-tests"
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def inbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlackInbox]:
     """A Slack, and the two connections that lead to it."""
-    with slack_desk() as desk:
-        api = {"conn_type": "slack", "password": TOKEN, "extra": {"base_url": f"{desk.url}/api/"}}
-        hook = {"conn_type": "slackwebhook", "password": f"{desk.url}{HOOK}"}
+    with slack_inbox() as inbox:
+        api = {"conn_type": "slack", "password": TOKEN, "extra": {"base_url": f"{inbox.url}/api/"}}
+        hook = {"conn_type": "slackwebhook", "password": f"{inbox.url}{HOOK}"}
         monkeypatch.setenv("AIRFLOW_CONN_SLACK_DEFAULT", json.dumps(api))
         monkeypatch.setenv("AIRFLOW_CONN_SLACK_HOOK", json.dumps(hook))
         monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.org")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        yield desk
+        yield inbox
 
 
-def test_failed_run_is_told_in_a_channel(desk: Desk) -> None:
+def test_failed_run_is_told_in_a_channel(inbox: SlackInbox) -> None:
     """The message has DAG, run, reason and link, goes to the channel of the option, and braces stay what they are."""
     Recipient("slack_default", "#tpu")(CONTEXT)
-    (message,) = desk.messages
+    (message,) = inbox.messages
     assert (message["path"], message["token"], message["channel"]) == (API, TOKEN, "#tpu")
     title, text, link = message["text"].split("\n")
     assert title == f"*nightly has failed: {RUN}*"
@@ -43,16 +43,16 @@ def test_failed_run_is_told_in_a_channel(desk: Desk) -> None:
     assert link == "https://airflow.example.org/dags/nightly/runs/manual__%7B%7B%207%20%2A%206%20%7D%7D"
 
 
-def test_failed_run_is_told_by_a_webhook(desk: Desk) -> None:
+def test_failed_run_is_told_by_a_webhook(inbox: SlackInbox) -> None:
     """A webhook has its channel; the message is the same."""
     Recipient("slack_default", "#tpu")(CONTEXT)
     Recipient("slack_hook")(CONTEXT)
-    api, hook = desk.messages
+    api, hook = inbox.messages
     assert (hook["path"], hook["token"], hook["text"]) == (HOOK, "", api["text"])
 
 
-def test_a_refusal_of_slack_is_an_error(desk: Desk) -> None:
+def test_a_refusal_of_slack_is_an_error(inbox: SlackInbox) -> None:
     """A channel that the bot may not write to reaches Airflow, which writes it into the log of the callback."""
-    desk.refusal = "not_in_channel"
+    inbox.refusal = "not_in_channel"
     with pytest.raises(SlackApiError, match="not_in_channel"):
         Recipient("slack_default", "#tpu")(CONTEXT)

@@ -31,7 +31,7 @@ from localcloud.rules.settings import Latencies, Settings
 from localcloud.server import LocalCloudConfig
 from localcloud.testing import BackgroundCloud, eventually_async
 from scripts import types_page
-from tests.airflow_tpu.site import FORM, INCLUDE
+from tests.airflow_tpu.cloud_env import FORM, INCLUDE
 
 ZONE = "us-east1-d"
 SOURCE = "an announcement,2026-11-28"

@@ -62,9 +62,9 @@ def at_step(cloud: BackgroundCloud, step: int, action: Callable[[], object]) -> 
 def cut(cloud: BackgroundCloud) -> None:
     """Cut every SSH connection to every TPU VM, then let the training come to its end; processes live on."""
     for row in cloud.snapshot()["nodes"]:
-        crew = cloud.call(lambda name=row["name"]: cloud.cloud.worker_pool.workers_of(name))  # type: ignore[misc]
-        assert crew is not None
-        cloud.run(crew.each(lambda worker: worker.drop()))
+        node_workers = cloud.call(lambda name=row["name"]: cloud.cloud.worker_pool.workers_of(name))  # type: ignore[misc]
+        assert node_workers is not None
+        cloud.run(node_workers.each(lambda worker: worker.drop()))
     for path in paths_named("progress.json", cloud.cloud.config.state_dir / "vm"):
         path.with_name("go").touch()
 

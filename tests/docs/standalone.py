@@ -25,7 +25,7 @@ python scripts/connections.py .localcloud/endpoints.json "$HOME"
 exec airflow standalone
 """
 ENDED = {"success", "failed"}
-PATIENCE = 900.0
+TIMEOUT = 900.0
 
 
 def up() -> None:
@@ -33,7 +33,7 @@ def up() -> None:
     with (HOME / "standalone.log").open("w") as log:
         started = subprocess.Popen(["bash", "-ec", START], stdout=log, stderr=log, start_new_session=True)
     PID.write_text(str(started.pid))
-    eventually(lambda: _answer("SELECT dag_id FROM serialized_dag"), lambda found: "tpu_train" in found, PATIENCE, 1.0)
+    eventually(lambda: _answer("SELECT dag_id FROM serialized_dag"), lambda found: "tpu_train" in found, TIMEOUT, 1.0)
 
 
 def down(code: str) -> None:
@@ -45,7 +45,7 @@ def down(code: str) -> None:
     try:
         if code == "0":
             query = "SELECT state FROM dag_run WHERE dag_id = 'tpu_train'"
-            states = eventually(lambda: _answer(query), _is_over, PATIENCE, 1.0)
+            states = eventually(lambda: _answer(query), _is_over, TIMEOUT, 1.0)
     finally:
         os.killpg(int(PID.read_text()), signal.SIGTERM)
         subprocess.run([sys.executable, "-m", "localcloud", "down"], check=True)

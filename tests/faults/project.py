@@ -25,9 +25,9 @@ from localcloud.rules.settings import Latencies
 from localcloud.tpu_api.dispatcher import CallDispatcher
 from localcloud.virtual_cloud import make_virtual_cloud
 from tests.airflow_tpu.shipped import GENERATIONS
-from tests.faults.paper_wire import PaperBucket, PaperChannel, PaperStorage
-from tests.faults.station import BUCKET, EXPECTED, ZONE, Station
-from tests.faults.turns import Process
+from tests.faults.virtual_context import BUCKET, EXPECTED, ZONE, VirtualContext
+from tests.faults.virtual_processes import Process
+from tests.faults.virtual_wire import VirtualBucket, VirtualChannel, VirtualStorage
 
 PARENT = f"projects/local-project/locations/{ZONE}"
 DEVICES = 2
@@ -94,7 +94,7 @@ class Project:
 
     def __init__(self) -> None:
         self.cloud = make_virtual_cloud(latencies=REAL)
-        self.bucket = PaperBucket()
+        self.bucket = VirtualBucket()
         self.processes: list[Process] = []
         self.states = dict.fromkeys(RUNS, "running")
         self.runs: list[RunRecord] = []
@@ -121,12 +121,12 @@ class Project:
 
     # -- processes -------------------------------------------------------------------------------------------------
 
-    def start(self, title: str, body: Callable[[Station], object]) -> Process:
+    def start(self, title: str, body: Callable[[VirtualContext], object]) -> Process:
         """Begin a process; it stops before its first request."""
         process = Process(title, self.cloud.clock)
-        channel = PaperChannel(process, self._desk, partial(self._arrives, process))
-        station = Station(process, channel, PaperStorage(process, self.bucket), GRANT)
-        process.start(lambda: body(station))
+        channel = VirtualChannel(process, self._desk, partial(self._arrives, process))
+        virtual = VirtualContext(process, channel, VirtualStorage(process, self.bucket), GRANT)
+        process.start(lambda: body(virtual))
         self.processes.append(process)
         self._found[process] = Found(self._facts(), frozenset(one.node_id for one in self.living() if not one.late))
         return process

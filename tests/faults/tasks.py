@@ -8,15 +8,15 @@ from airflow_tpu.lifecycle.ensure_tpu import Ready, ensure_tpu
 from airflow_tpu.lifecycle.lease import take_lease
 from airflow_tpu.lifecycle.release import abandon
 from airflow_tpu.lifecycle.teardown import teardown
-from tests.faults.station import TO_THE_END, Station
+from tests.faults.virtual_context import TO_THE_END, VirtualContext
 
 
-def lease(at: Station, key: RunKey, queued: bool) -> None:
+def lease(at: VirtualContext, key: RunKey, queued: bool) -> None:
     """The setup task."""
     take_lease(at.run(key, queued), Holder())
 
 
-def train(at: Station, key: RunKey, queued: bool, seconds: float) -> None:
+def train(at: VirtualContext, key: RunKey, queued: bool, seconds: float) -> None:
     """The task that ensures the TPU and uses it."""
     run = at.run(key, queued)
     found = ensure_tpu(run, run.stores.runs.read(key), TO_THE_END)
@@ -24,11 +24,11 @@ def train(at: Station, key: RunKey, queued: bool, seconds: float) -> None:
         at.process.sleep(seconds)
 
 
-def kill(at: Station, key: RunKey, token: str) -> None:
+def kill(at: VirtualContext, key: RunKey, token: str) -> None:
     """``on_kill`` of an attempt, at any later time."""
     abandon(at.run(key), token)
 
 
-def end(at: Station, key: RunKey) -> None:
+def end(at: VirtualContext, key: RunKey) -> None:
     """The teardown."""
     teardown(at.run(key), TO_THE_END)

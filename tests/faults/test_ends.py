@@ -14,8 +14,8 @@ from airflow_tpu.lifecycle.reap import reap
 from tests.faults import tasks
 from tests.faults.ending import settle
 from tests.faults.project import DEVICES, PARENT, RUNS, Project
-from tests.faults.station import POLL, Station
-from tests.faults.turns import Process
+from tests.faults.virtual_context import POLL, VirtualContext
+from tests.faults.virtual_processes import Process
 
 RUN = RUNS[0]
 HOURS = 4 * 3600.0
@@ -36,7 +36,7 @@ def project() -> Iterator[Project]:
 def start(project: Project, queued: bool, key: RunKey = RUN) -> Process:
     """A run that will train for hours, before its first request."""
 
-    def steps(at: Station) -> None:
+    def steps(at: VirtualContext) -> None:
         tasks.lease(at, key, queued)
         tasks.train(at, key, queued, HOURS)
 

@@ -15,23 +15,23 @@ from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator
 from localcloud.tpu_api.dispatcher import CallDispatcher
 from localcloud.virtual_cloud import make_virtual_cloud
-from tests.airflow_tpu.site import context
-from tests.faults import station
-from tests.faults.paper_wire import PaperBucket, PaperChannel, PaperStorage
+from tests.airflow_tpu.cloud_env import context
+from tests.faults import virtual_context
 from tests.faults.project import GRANT, RUNS
-from tests.faults.station import Station
-from tests.faults.turns import Process
+from tests.faults.virtual_context import VirtualContext
+from tests.faults.virtual_processes import Process
+from tests.faults.virtual_wire import VirtualBucket, VirtualChannel, VirtualStorage
 
 MOST = 12
 OURS = str(Path(sys.modules["airflow_tpu"].__path__[0]))
-HOOK = str(Path(station.__file__))
+HOOK = str(Path(virtual_context.__file__))
 """Where the two frames are that stand for those of the hook: ``run`` and the coroutine in it."""
 
 
 class Create(CloudTPUCreateOperator):
-    """The operator of a run whose clients are on paper."""
+    """The operator of a run whose clients are virtual."""
 
-    at: Station
+    at: VirtualContext
 
     def run_context(self, context: Context) -> RunContext:
         """The run, through the clients of its process."""
@@ -50,13 +50,13 @@ def our_frames() -> Iterator[str]:
             return
 
 
-class Watched(PaperStorage):
+class Watched(VirtualStorage):
     """Storage that notes who writes the record of a run.
 
     :ivar writers: our frames at each write by a task.
     """
 
-    def __init__(self, process: Process, bucket: PaperBucket) -> None:
+    def __init__(self, process: Process, bucket: VirtualBucket) -> None:
         super().__init__(process, bucket)
         self.writers: list[list[str]] = []
 
@@ -76,9 +76,9 @@ def test_a_request_is_at_most_twelve_frames_away() -> None:
     def arrives(method: str, _: Any) -> None:
         callers[method] = list(our_frames())
 
-    storage = Watched(process, PaperBucket())
-    at = Station(
-        process, PaperChannel(process, CallDispatcher(cloud.service, cloud.meter.calls), arrives), storage, GRANT
+    storage = Watched(process, VirtualBucket())
+    at = VirtualContext(
+        process, VirtualChannel(process, CallDispatcher(cloud.service, cloud.meter.calls), arrives), storage, GRANT
     )
 
     def body() -> None:

@@ -21,9 +21,9 @@ from airflow_tpu.lifecycle.order import Order
 from localcloud.tpu_api.dispatcher import CallDispatcher
 from localcloud.virtual_cloud import VirtualCloud, make_virtual_cloud
 from tests.airflow_tpu.shipped import GENERATIONS
-from tests.faults.paper_wire import PaperBucket, PaperChannel, PaperStorage
-from tests.faults.station import BUCKET, Station
-from tests.faults.turns import Process
+from tests.faults.virtual_context import BUCKET, VirtualContext
+from tests.faults.virtual_processes import Process
+from tests.faults.virtual_wire import VirtualBucket, VirtualChannel, VirtualStorage
 
 CATALOGUE = Catalogue.load(Path(__file__).resolve().parents[2] / "include" / "catalogue")
 CHIPS = {"v2-8": 4, "v6e-1": 1, "v6e-4": 4, "v6e-8": 8}
@@ -122,16 +122,16 @@ def ask(cloud: VirtualCloud, letter: list[Row], wish: Tpu, queued: bool, hours: 
         if method.startswith("Create"):
             asked.append(method)
 
-    channel = PaperChannel(process, CallDispatcher(cloud.service, cloud.meter.calls), arrives)
-    station = Station(process, channel, PaperStorage(process, PaperBucket()), grant_of(letter))
+    channel = VirtualChannel(process, CallDispatcher(cloud.service, cloud.meter.calls), arrives)
+    virtual = VirtualContext(process, channel, VirtualStorage(process, VirtualBucket()), grant_of(letter))
     kind = CATALOGUE.types[wish.kind]
     spec = TPUSpec("local-project", wish.zone, wish.kind, kind.default_runtime, Tier(wish.tier), queued=queued)
     order = Order(spec, kind, grant_of(letter), {}, "", "trainer:ssh-ed25519 AAAA")
 
     def ensured() -> None:
-        stores = station.grant.stores
+        stores = virtual.grant.stores
         record = stores.runs.acquire(KEY, wish.zone, process.clock.now() + dt.timedelta(hours=hours))
-        station.tpu.run(lambda client: Provisioner(client, stores, order, record).ensure())
+        virtual.tpu.run(lambda client: Provisioner(client, stores, order, record).ensure())
 
     process.start(ensured)
     while not process.ended:

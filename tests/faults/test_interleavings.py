@@ -21,8 +21,8 @@ from airflow_tpu.lifecycle.reap import reap
 from tests.faults import tasks
 from tests.faults.ending import settle
 from tests.faults.project import RUNS, Project
-from tests.faults.station import ZONE, Station
-from tests.faults.turns import Process
+from tests.faults.virtual_context import ZONE, VirtualContext
+from tests.faults.virtual_processes import Process
 
 HISTORIES = os.environ.get("HISTORIES", "")
 """How many, each with thirty choices, a choice with up to forty requests. ``make soak`` asks for 2,000, new ones each
@@ -78,7 +78,7 @@ class Interleavings(RuleBasedStateMachine):
     def _has_any(self) -> bool:
         return bool(self.project.processes)
 
-    def _begin(self, title: str, steps: int, body: Callable[[Station], object]) -> None:
+    def _begin(self, title: str, steps: int, body: Callable[[VirtualContext], object]) -> None:
         self.project.go(self.project.start(title, body), steps)
 
     @initialize(queued=st.booleans(), steps=MANY)
@@ -92,7 +92,7 @@ class Interleavings(RuleBasedStateMachine):
         """A run starts, or starts anew after a clear: its setup, then its training."""
         self.project.states[key] = "running"
 
-        def tried(at: Station) -> None:
+        def tried(at: VirtualContext) -> None:
             tasks.lease(at, key, queued)
             tasks.train(at, key, queued, seconds)
 

@@ -28,7 +28,7 @@ STEPS = 60
 SLACK = 3
 """Steps that a training may go beyond the drawn one before it dies: working, saving or waiting, but never over."""
 
-PATIENCE = 240.0
+TIMEOUT = 240.0
 LIBRARY = str(REPOSITORY / "include" / "train")
 LEARNING = (sys.executable, str(Path(__file__).with_name("learning.py")), str(STEPS))
 
@@ -66,7 +66,7 @@ def kill_everything(run: MirroredRun, moved_run: MirroredRun) -> Killed:
 
 def kill_machine(run: MirroredRun, moved_run: MirroredRun) -> Killed:
     """The machine is gone with its disk; what the mirror had called safe is in the bucket."""
-    safe = int(until(lambda: run.mirror(RunRef("run", 1)).get("last_step"), PATIENCE) or 0)
+    safe = int(until(lambda: run.mirror(RunRef("run", 1)).get("last_step"), TIMEOUT) or 0)
     run.machine.kill_all()
     shutil.rmtree(run.machine.home / protocol.ROOT_DIR)
     return Killed(moved_run, safe)
@@ -79,7 +79,7 @@ KILLS: tuple[Kill, ...] = (kill_training, kill_everything, kill_machine)
 def on_disk(run: MirroredRun) -> int:
     """Step of the newest checkpoint that the script has committed; at least one is waited for."""
     return until(
-        lambda: max(map(int, re.findall(r"'step-(\d+)'", str(os.listdir(run.checkpoints)))), default=0), PATIENCE
+        lambda: max(map(int, re.findall(r"'step-(\d+)'", str(os.listdir(run.checkpoints)))), default=0), TIMEOUT
     )
 
 
@@ -90,7 +90,7 @@ def reached(run: MirroredRun, step: int) -> bool:
 
 def finish(run: MirroredRun, ref: RunRef) -> None:
     """Wait for the good end of an attempt."""
-    until((run.machine.attempt(ref) / protocol.EXIT_FILE).exists, PATIENCE)
+    until((run.machine.attempt(ref) / protocol.EXIT_FILE).exists, TIMEOUT)
     assert run.machine.result(ref)["exit_code"] == 0, run.machine.log(ref).decode()
 
 
@@ -127,7 +127,7 @@ def test_the_weights_are_those_of_an_undisturbed_run(
     step, kill = draws.randrange(2, STEPS), draws.choice(KILLS)
     run.count_to(min(step + SLACK, STEPS))
     run.start(*LEARNING)
-    until(lambda: reached(run, step), PATIENCE)
+    until(lambda: reached(run, step), TIMEOUT)
     killed = kill(run, moved_run)
     run.count_to(STEPS + 1)
     second = killed.heir.start(*LEARNING, attempt=2)
@@ -143,7 +143,7 @@ def test_the_shipped_example_ends_with_the_same_bits(number: int, run: MirroredR
     """TensorFlow's variables, optimiser and history are those of an undisturbed run, whatever was killed."""
     step = random.Random(number).randrange(20, 300)
     run.start(*DIGITS)
-    until(lambda: reached(run, step), PATIENCE)
+    until(lambda: reached(run, step), TIMEOUT)
     killed = KILLS[number](run, moved_run)
     second = killed.heir.start(*DIGITS, attempt=2)
     finish(killed.heir, second)

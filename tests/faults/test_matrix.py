@@ -15,7 +15,7 @@ from localcloud.testing import BackgroundCloud, eventually
 from tests.dags.evidence import check_books, events, names_left, objects
 from tests.faults import training
 from tests.faults.cells import CELLS, CHOSEN, FAILING, KNOWN, WHAT, WHERE, Cell
-from tests.faults.scene import Scene
+from tests.faults.observed_run import ObservedRun
 from tests.faults.troubles import act_of, prepare
 
 Run = Callable[..., Any]
@@ -46,17 +46,17 @@ def test_every_phase_and_every_trouble_is_in_each_test_run() -> None:
 @pytest.mark.parametrize("cell", [pytest.param(cell, id=cell.id, marks=marks(cell)) for cell in CELLS])
 def test_cell(cell: Cell, cloud: BackgroundCloud, run_dag: Run) -> None:
     """The run ends as it should, right result or stated loss; one copy at a time, nothing left, true books."""
-    scene = Scene(cloud, f"t{uuid.uuid4().hex[:10]}.py")
-    prepare(scene, cell)
-    with scene.at(cell.where, act_of(cell)):
-        outcome = run_dag(script=scene.upload(), provisioning="node")
-    note(cell, outcome, scene)
-    assert scene.struck
-    assert scene.idle_faults == []
+    observed = ObservedRun(cloud, f"t{uuid.uuid4().hex[:10]}.py")
+    prepare(observed, cell)
+    with observed.at(cell.where, act_of(cell)):
+        outcome = run_dag(script=observed.upload(), provisioning="node")
+    note(cell, outcome, observed)
+    assert observed.struck
+    assert observed.idle_faults == []
     assert outcome.state == cell.state, outcome.log[-6000:]
     clean_up(cloud, run_dag)
-    assert scene.most_alive <= 1
-    eventually(scene.alive, lambda count: count == 0, 30.0)
+    assert observed.most_alive <= 1
+    eventually(observed.alive, lambda count: count == 0, 30.0)
     assert names_left(cloud) == []
     check_books(cloud)
     check_loss(cloud, cell)
@@ -87,11 +87,11 @@ def result_of(cloud: BackgroundCloud) -> int:
     return int(json.loads(models[newest])["state"])
 
 
-def note(cell: Cell, outcome: Any, scene: Scene) -> None:
+def note(cell: Cell, outcome: Any, observed: ObservedRun) -> None:
     """Append what was seen to the file that ``scripts/soak`` makes the page of."""
     path = os.environ.get("FAULT_MATRIX_LOG")
     if path:
-        ends = [event["end_reason"] for event in events(scene.cloud, "closed")]
+        ends = [event["end_reason"] for event in events(observed.cloud, "closed")]
         row = {"where": cell.where, "what": cell.what, "state": outcome.state, "tries": outcome.tries, "ends": ends}
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")

@@ -10,24 +10,24 @@ import pytest
 
 from localcloud.testing import BackgroundCloud
 from tests.dags.evidence import events
-from tests.faults.scene import Scene
+from tests.faults.observed_run import ObservedRun
 
 UNKNOWN = 2
 """A code that no call is repeated for."""
 
 
-def stumble(scene: Scene) -> None:
+def stumble(observed: ObservedRun) -> None:
     """End the try that brings the output home, and then the one that looks for the TPU."""
-    scene.add_fault("tpu.call", match={"method": "GetNode"}, code=UNKNOWN)
-    scene.add_fault("tpu.call", match={"method": "ListNodes"}, code=UNKNOWN)
+    observed.add_fault("tpu.call", match={"method": "GetNode"}, code=UNKNOWN)
+    observed.add_fault("tpu.call", match={"method": "ListNodes"}, code=UNKNOWN)
 
 
 @pytest.mark.slow
 def test_two_tries_in_a_row_end_with_a_stumble(cloud: BackgroundCloud, run_dag: Callable[..., Any]) -> None:
     """The run's one TPU lives until its output is in the bucket, whatever the API answers meanwhile."""
-    scene = Scene(cloud, f"t{uuid.uuid4().hex[:10]}.py")
-    with scene.at("copying", stumble):
-        outcome = run_dag(script=scene.upload(), provisioning="node")
-    assert scene.idle_faults == []
+    observed = ObservedRun(cloud, f"t{uuid.uuid4().hex[:10]}.py")
+    with observed.at("copying", stumble):
+        outcome = run_dag(script=observed.upload(), provisioning="node")
+    assert observed.idle_faults == []
     assert (outcome.state, outcome.tries["train"]) == ("success", 3), outcome.log[-6000:]
     assert len(events(cloud, "opened")) == 1

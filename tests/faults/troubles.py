@@ -1,4 +1,4 @@
-"""Faults, each an action on a scene at its moment; some have to be prepared before the run."""
+"""Faults, each an action on a observed at its moment; some have to be prepared before the run."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.faults.cells import Cell
-from tests.faults.scene import Scene
+from tests.faults.observed_run import ObservedRun
 
 BURST = 4
 SILENCE = 2.0
 """Seconds for which the API still says READY although the machine is gone."""
 FROZEN = 6.0
 
-Act = Callable[[Scene], None]
+Act = Callable[[ObservedRun], None]
 _MESSAGES = {8: "Quota 'TPU API requests' exceeded for requests per minute", 14: "the service is unavailable"}
 
 
-def nothing(scene: Scene) -> None:
+def nothing(observed: ObservedRun) -> None:
     """Do nothing: the fault was prepared before the run began."""
 
 
-def prepare(scene: Scene, cell: Cell) -> None:
+def prepare(observed: ObservedRun, cell: Cell) -> None:
     """Script a fault that waits in the local cloud until a request meets it."""
     how = _PREPARED.get((cell.where, cell.what)) or _PREPARED.get(("", cell.what))
     if how is not None:
-        how(scene)
+        how(observed)
 
 
 def act_of(cell: Cell) -> Act:
@@ -34,68 +34,68 @@ def act_of(cell: Cell) -> Act:
     return _ACTS.get(cell.what) or _ACTS.get(cell.id, nothing)
 
 
-def _preempt(scene: Scene) -> None:
-    node = scene.node("CREATING", "READY")
+def _preempt(observed: ObservedRun) -> None:
+    node = observed.node("CREATING", "READY")
     assert node is not None
-    scene.cloud.preempt(node)
+    observed.cloud.preempt(node)
 
 
-def _preempt_silently(scene: Scene) -> None:
-    node = scene.node("CREATING", "READY")
+def _preempt_silently(observed: ObservedRun) -> None:
+    node = observed.node("CREATING", "READY")
     assert node is not None
-    _on_crew(scene, lambda worker: worker.kill())
-    threading.Timer(SILENCE, lambda: scene.cloud.preempt(node)).start()
+    _on_crew(observed, lambda worker: worker.kill())
+    threading.Timer(SILENCE, lambda: observed.cloud.preempt(node)).start()
 
 
-def _cut(scene: Scene) -> None:
-    _on_crew(scene, lambda worker: worker.drop())
+def _cut(observed: ObservedRun) -> None:
+    _on_crew(observed, lambda worker: worker.drop())
 
 
-def _freeze(scene: Scene) -> None:
-    _on_crew(scene, lambda worker: worker.freeze())
-    threading.Timer(FROZEN, lambda: _on_crew(scene, lambda worker: worker.thaw())).start()
+def _freeze(observed: ObservedRun) -> None:
+    _on_crew(observed, lambda worker: worker.freeze())
+    threading.Timer(FROZEN, lambda: _on_crew(observed, lambda worker: worker.thaw())).start()
 
 
-def _change_host_key(scene: Scene) -> None:
-    _on_crew(scene, lambda worker: worker.rotate_host_key())
-    _cut(scene)
+def _change_host_key(observed: ObservedRun) -> None:
+    _on_crew(observed, lambda worker: worker.rotate_host_key())
+    _cut(observed)
 
 
-def _on_crew(scene: Scene, action: Callable[[Any], Any]) -> None:
-    crew: Any = scene.crew()
-    scene.cloud.run(crew.each(action))
+def _on_crew(observed: ObservedRun, action: Callable[[Any], Any]) -> None:
+    node_workers: Any = observed.node_workers()
+    observed.cloud.run(node_workers.each(action))
 
 
 def _calls(code: int, times: int = BURST) -> Act:
-    def act(scene: Scene) -> None:
+    def act(observed: ObservedRun) -> None:
         message = _MESSAGES.get(code, "")
         told: dict[str, Any] = {"message": message} if message else {}
-        scene.add_fault("tpu.call", times, code=code, **told)
+        observed.add_fault("tpu.call", times, code=code, **told)
 
     return act
 
 
-def _storage_stumbles(scene: Scene) -> None:
-    scene.add_fault("gcs.request", 1000, every=10, action="503")
+def _storage_stumbles(observed: ObservedRun) -> None:
+    observed.add_fault("gcs.request", 1000, every=10, action="503")
 
 
 def _refuse(what: str) -> Act:
     match = {"object": f"*/{what}/*", "method": "P*"}
-    return lambda scene: scene.add_fault("gcs.request", 1000, match=match, action="403")
+    return lambda observed: observed.add_fault("gcs.request", 1000, match=match, action="403")
 
 
 def _operation(verb: str, **params: Any) -> Act:
-    return lambda scene: scene.add_fault("tpu.operation", match={"verb": verb}, **params)
+    return lambda observed: observed.add_fault("tpu.operation", match={"verb": verb}, **params)
 
 
 def _ssh(**params: Any) -> Act:
-    return lambda scene: scene.add_fault("vm.ssh", match={"node": "*-1"}, **params)
+    return lambda observed: observed.add_fault("vm.ssh", match={"node": "*-1"}, **params)
 
 
 _ACTS: dict[str, Act] = {
     "preempted, loudly": _preempt,
     "preempted, silently": _preempt_silently,
-    "vanishes": Scene.delete_as_somebody_else,
+    "vanishes": ObservedRun.delete_as_somebody_else,
     "429 burst": _calls(8),
     "503 burst": _calls(14),
     "token expired": _calls(16, 1),

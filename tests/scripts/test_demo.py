@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts.whole_chain import PATIENCE, ROOT, Place
+from tests.scripts.whole_chain import ROOT, TIMEOUT, Place
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * TIMEOUT)]
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.scripts.whole_chain import PATIENCE, Place, free_port
+from tests.scripts.whole_chain import TIMEOUT, Place, free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * TIMEOUT)]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 1200
+TIMEOUT = 1200
 """Seconds for a script that starts a whole Airflow, which takes a minute or two on a machine that does nothing else."""
 
 
@@ -34,7 +34,13 @@ class Place:
             raise RuntimeError(f"{sys.prefix} was not made by scripts/setup; run these tests by scripts/test slow")
         own = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
         states = {"AIRFLOW_STATE": str(self.folder / "airflow"), "CLOUD_STATE": str(self.folder / "cloud")}
-        return {**own, **states, "VENV": sys.prefix, "AIRFLOW_PORT": str(self.port), "UP_SECONDS": str(PATIENCE // 2)}
+        return {
+            **own,
+            **states,
+            "VENV": sys.prefix,
+            "AIRFLOW_PORT": str(self.port),
+            "UP_SECONDS": str(TIMEOUT // 2),
+        }
 
     def run(self, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a script to its end; its output is one text."""

@@ -15,16 +15,16 @@ from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.stores.ledger import LedgerStore
-from tests.airflow_tpu.site import Site
+from tests.airflow_tpu.cloud_env import CloudEnv
 
 FIRST = dt.datetime(2026, 9, 30, 23, 0, tzinfo=dt.UTC)
 RUNS = [RunKey("tpu_train", "manual__1"), RunKey("tpu_train", "manual__2"), RunKey("nightly", "scheduled__1")]
 
 
 @pytest.fixture
-def ledger(site: Site) -> LedgerStore:
+def ledger(env: CloudEnv) -> LedgerStore:
     """Three runs of an hour each, an hour apart, the second one paid; all of them over."""
-    store = site.ledger
+    store = env.ledger
     for number, key in enumerate(RUNS):
         begin = FIRST + dt.timedelta(hours=number)
         covered = None if number == 1 else "5 on-demand v2-8 devices in us-central1-f"
@@ -74,19 +74,19 @@ def test_usage_as_text_and_csv(ledger: LedgerStore, tmp_path: Path, capsys: pyte
     assert (paid["allowance"], paid["covered"], paid["paid_reason"]) == ("", "false", "=1+1, why")
 
 
-def test_missing_connection_is_said(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_connection_is_said(env: CloudEnv, capsys: pytest.CaptureFixture[str]) -> None:
     """A connection that does not exist is an error in a sentence."""
     assert main(["usage", "--gcp-conn-id", "no_such_connection"]) == 1
     assert "no_such_connection" in capsys.readouterr().err
 
 
-def test_catalogue_check_is_silent_when_all_is_well(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_catalogue_check_is_silent_when_all_is_well(env: CloudEnv, capsys: pytest.CaptureFixture[str]) -> None:
     """The local cloud offers what the catalogue says, in every zone that is asked."""
     assert main(["catalogue", "check"]) == 0
     assert "0 difference(s)" in capsys.readouterr().out
 
 
-def test_catalogue_check_warns(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_catalogue_check_warns(env: CloudEnv, capsys: pytest.CaptureFixture[str]) -> None:
     """A zone that does not exist is a warning, and the next zone is asked all the same."""
     assert main(["catalogue", "check", "--zone", "us-nowhere1-x", "--zone", "us-central1-f"]) == 1
     printed = capsys.readouterr().out

@@ -23,8 +23,8 @@ from airflow_tpu.clients.metrics import count
 from airflow_tpu.core.ledger.events import Closed, EndReason
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
 from airflow_tpu.lifecycle.ends.records import close_ended
+from tests.airflow_tpu.cloud_env import KEY, CloudEnv
 from tests.airflow_tpu.core.made_ledger import ASKED, closed, opened
-from tests.airflow_tpu.site import KEY, Site
 
 ENDED = closed(reason=EndReason.PREEMPTED, minutes=90, training_seconds=3600.0, lost_seconds=600.0)
 TAGS = {"accelerator_type": "v2-8", "tier": "on-demand", "zone": "us-central1-f", "end_reason": "preempted"}
@@ -112,15 +112,15 @@ def test_tags_reach_a_server_that_knows_tags(quiet_again: None) -> None:
     server.close()
 
 
-def test_one_end_is_counted_once(site: Site, datagrams: Datagrams) -> None:
+def test_one_end_is_counted_once(env: CloudEnv, datagrams: Datagrams) -> None:
     """Of several who notice an end only the first, whose record stays, counts it."""
     event = opened(KEY.node_id(1), run=KEY.digest, dag_id=KEY.dag_id, run_id=KEY.run_id)
-    site.ledger.open(event)
+    env.ledger.open(event)
     ending = IncarnationEnd(event.node_id, ASKED + timedelta(minutes=10), EndReason.FINISHED, ENDED.time_source)
-    close_ended(site.ledger, None, KEY, [ending])
+    close_ended(env.ledger, None, KEY, [ending])
     assert "tpu.incarnations:1|c" in datagrams.receive(4)
-    close_ended(site.ledger, None, KEY, [ending])
-    assert not site.ledger.close(event, closed(event.node_id, minutes=3))
+    close_ended(env.ledger, None, KEY, [ending])
+    assert not env.ledger.close(event, closed(event.node_id, minutes=3))
     count(opened(), Closed("the next one", None, None, EndReason.NEVER_READY))
     assert datagrams.receive(1) == {"tpu.incarnations:1|c"}
 

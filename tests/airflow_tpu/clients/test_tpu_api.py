@@ -18,8 +18,8 @@ from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 from localcloud.rules.settings import Latencies
 from localcloud.testing import eventually_async
 from localcloud.tpu_state.nodes.requests import build
+from tests.airflow_tpu.cloud_env import KEY, PARENT, ZONE, CloudEnv, now
 from tests.airflow_tpu.conftest import Open
-from tests.airflow_tpu.site import KEY, PARENT, ZONE, Site, now
 
 NODE = ResourceName.parse(f"{PARENT}/nodes/n-1")
 QUEUED = ResourceName.parse(f"{PARENT}/queuedResources/n-1")
@@ -37,14 +37,14 @@ async def _phase(client: TPUClient) -> Phase | None:
         return None
 
 
-async def test_node_is_created_as_asked(site: Site, client: TPUClient) -> None:
+async def test_node_is_created_as_asked(env: CloudEnv, client: TPUClient) -> None:
     """The node carries type, tier, labels and key; its operation ends when it is READY."""
     before = now()
-    operation = await site.create(client)
+    operation = await env.create(client)
     await ready(client)
     view = await client.node(NODE)
     assert (view.node_id, view.zone, view.accelerator_type, view.tier) == ("n-1", ZONE, "v2-8", Tier.SPOT)
-    assert view.labels == labels(KEY, site.runs.read(KEY).stamp)
+    assert view.labels == labels(KEY, env.runs.read(KEY).stamp)
     assert view.created_at is not None
     assert view.created_at >= before - dt.timedelta(seconds=1)
     ended = await client.operation(operation)
@@ -54,16 +54,16 @@ async def test_node_is_created_as_asked(site: Site, client: TPUClient) -> None:
     assert ended.started_at <= ended.ended_at
 
 
-async def test_key_travels_in_the_create_request_only(site: Site, client: TPUClient) -> None:
+async def test_key_travels_in_the_create_request_only(env: CloudEnv, client: TPUClient) -> None:
     """The public key is in the metadata from the start, OS Login is off, and nothing else is there."""
-    await site.create(client)
-    metadata = dict(site.cloud.call(lambda: site.cloud.cloud.state.node("n-1")).template.metadata)
-    assert metadata == {"ssh-keys": site.order().ssh_keys, "enable-oslogin": "FALSE"}
+    await env.create(client)
+    metadata = dict(env.cloud.call(lambda: env.cloud.cloud.state.node("n-1")).template.metadata)
+    assert metadata == {"ssh-keys": env.order().ssh_keys, "enable-oslogin": "FALSE"}
 
 
-async def test_queued_resource_is_created_as_asked(site: Site, client: TPUClient) -> None:
+async def test_queued_resource_is_created_as_asked(env: CloudEnv, client: TPUClient) -> None:
     """A queued resource and its node carry one id, the labels and the tier."""
-    await site.create(client, queued=True)
+    await env.create(client, queued=True)
     await ready(client)
     queued, node = await client.queued_resource(QUEUED), await client.node(NODE)
     assert (queued.queued_id, queued.node_ids, queued.tier) == ("n-1", ("n-1",), Tier.SPOT)
@@ -71,50 +71,50 @@ async def test_queued_resource_is_created_as_asked(site: Site, client: TPUClient
     assert node.queued_resource == QUEUED
 
 
-async def test_permit_fits_one_spec_only(site: Site, client: TPUClient) -> None:
+async def test_permit_fits_one_spec_only(env: CloudEnv, client: TPUClient) -> None:
     """A permit for one zone creates nothing in another."""
-    order = site.order()
-    permit = order.permit(await take_snapshot(client), site.lease(), now())
-    other = site.order(zone="us-central1-b").spec
+    order = env.order()
+    permit = order.permit(await take_snapshot(client), env.lease(), now())
+    other = env.order(zone="us-central1-b").spec
     with pytest.raises(GrantViolation):
         await client.create(other, Stamp("n-1", {}, "", ""), permit)
-    assert site.calls("CreateNode") == []
+    assert env.calls("CreateNode") == []
 
 
-async def test_lists_see_everything_in_every_zone(site: Site, client: TPUClient) -> None:
+async def test_lists_see_everything_in_every_zone(env: CloudEnv, client: TPUClient) -> None:
     """Nodes and queued resources are listed for all zones at once or for one."""
-    await site.create(client, queued=True)
+    await env.create(client, queued=True)
     await ready(client)
     assert [node.name for node in (await client.nodes()).items] == [NODE]
     assert [queued.name for queued in (await client.queued_resources(ZONE)).items] == [QUEUED]
     assert (await client.nodes("us-east1-d")).items == ()
 
 
-async def test_delete_node(site: Site, client: TPUClient) -> None:
+async def test_delete_node(env: CloudEnv, client: TPUClient) -> None:
     """A delete is an operation that can be polled; of what is gone there is none."""
-    await site.create(client)
+    await env.create(client)
     await ready(client)
     operation = await client.delete_node(NODE)
     assert operation is not None
     await eventually_async(lambda: client.operation(operation.name), lambda found: found.done)
     assert await client.delete_node(NODE) is None
-    assert site.nodes() == {}
+    assert env.nodes() == {}
 
 
-async def test_delete_queued_resource_takes_its_node_along(site: Site, client: TPUClient) -> None:
+async def test_delete_queued_resource_takes_its_node_along(env: CloudEnv, client: TPUClient) -> None:
     """An ACTIVE queued resource is deleted by force, together with its node."""
-    await site.create(client, queued=True)
+    await env.create(client, queued=True)
     await ready(client)
     operation = await client.delete_queued_resource(QUEUED)
     assert operation is not None
     await eventually_async(lambda: client.operation(operation.name), lambda found: found.done)
     assert await client.delete_queued_resource(QUEUED) is None
-    assert (site.nodes(), site.queued()) == ({}, {})
+    assert (env.nodes(), env.queued()) == ({}, {})
 
 
-async def test_relabel_replaces_the_labels(site: Site, client: TPUClient) -> None:
+async def test_relabel_replaces_the_labels(env: CloudEnv, client: TPUClient) -> None:
     """The adopting attempt's labels replace the older ones, and nothing else changes."""
-    await site.create(client)
+    await env.create(client)
     await ready(client)
     before = await client.node(NODE)
     await client.relabel(NODE, {**before.labels, "airflow-tpu-token": "newer"})
@@ -123,21 +123,21 @@ async def test_relabel_replaces_the_labels(site: Site, client: TPUClient) -> Non
     assert after.endpoints == before.endpoints
 
 
-async def test_host_keys_are_read_per_worker(site: Site, client: TPUClient) -> None:
+async def test_host_keys_are_read_per_worker(env: CloudEnv, client: TPUClient) -> None:
     """Each worker's published key is the one its sshd shows."""
-    await site.create(client)
+    await env.create(client)
     await ready(client)
-    crew = site.cloud.call(lambda: site.cloud.cloud.worker_pool.workers_of(str(NODE)))
-    assert crew is not None
-    shown = {index: " ".join(worker.host_key.split()[:2]) for index, worker in enumerate(crew.workers)}
+    node_workers = env.cloud.call(lambda: env.cloud.cloud.worker_pool.workers_of(str(NODE)))
+    assert node_workers is not None
+    shown = {index: " ".join(worker.host_key.split()[:2]) for index, worker in enumerate(node_workers.workers)}
     assert await client.host_keys(NODE) == shown
 
 
-async def test_no_host_key_before_the_boot(open_site: Open) -> None:
+async def test_no_host_key_before_the_boot(open_env: Open) -> None:
     """A worker that has not booted publishes no key, which is an answer and not an error."""
-    site = open_site(latencies=Latencies(creating=600.0))
-    async with site.client() as client:
-        await site.create(client)
+    env = open_env(latencies=Latencies(creating=600.0))
+    async with env.client() as client:
+        await env.create(client)
         assert await client.host_keys(NODE) == {}
 
 
@@ -149,45 +149,45 @@ async def test_offers_of_a_zone(client: TPUClient) -> None:
     assert versions
 
 
-async def test_listing_follows_every_page(site: Site, client: TPUClient) -> None:
+async def test_listing_follows_every_page(env: CloudEnv, client: TPUClient) -> None:
     """A project with more nodes than one page holds is listed whole: the leaked one may be on the last page."""
 
     def fill() -> None:
-        nodes = site.cloud.cloud.state.nodes
+        nodes = env.cloud.cloud.state.nodes
         zone = nodes.backend.locate("projects/local-project/locations/europe-west4-b")
         asked = tpu_v2.Node(accelerator_type="v5litepod-1", runtime_version="v2-alpha-tpuv5-lite")
         for number in range(1001):
             nodes.add(build(nodes.backend, zone, f"n-{number:04}", asked))
 
-    site.cloud.call(fill)
+    env.cloud.call(fill)
     found = await client.nodes()
     assert len({node.name for node in found.items}) == 1001
-    assert len(site.calls("ListNodes")) == 2
+    assert len(env.calls("ListNodes")) == 2
 
 
-async def test_silent_zone_is_named(site: Site, client: TPUClient) -> None:
+async def test_silent_zone_is_named(env: CloudEnv, client: TPUClient) -> None:
     """A zone that does not answer stands beside the items: the list does not look complete."""
-    site.cloud.add_fault("tpu.zone", {"zone": "us-east1-d"}, times=10, action="unreachable")
+    env.cloud.add_fault("tpu.zone", {"zone": "us-east1-d"}, times=10, action="unreachable")
     found = await client.nodes()
     assert "us-east1-d" in found.unreachable
     assert (await client.nodes("us-east1-d")).unreachable
 
 
-async def test_client_outside_of_its_context_is_a_bug(site: Site) -> None:
+async def test_client_outside_of_its_context_is_a_bug(env: CloudEnv) -> None:
     """A client that was not entered says so instead of failing somewhere inside gRPC."""
     with pytest.raises(RuntimeError, match="async with"):
-        await site.client().nodes()
+        await env.client().nodes()
 
 
-async def test_hook_leads_where_its_connection_says(site: Site) -> None:
+async def test_hook_leads_where_its_connection_says(env: CloudEnv) -> None:
     """The asynchronous hook reaches the connection's endpoint and reads its SSH port."""
     hook = CloudTPUAsyncHook()
     async with await hook.client() as client:
         assert (await client.nodes()).items == ()
-    assert (await hook.options()).ssh_port == site.cloud.endpoints.ssh_port
+    assert (await hook.options()).ssh_port == env.cloud.endpoints.ssh_port
 
 
-def test_hook_has_the_verbs_for_a_worker(site: Site) -> None:
+def test_hook_has_the_verbs_for_a_worker(env: CloudEnv) -> None:
     """Without an event loop every verb works by itself."""
     hook = CloudTPUHook()
     assert hook.list_nodes().items == ()

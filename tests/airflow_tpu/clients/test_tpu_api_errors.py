@@ -12,9 +12,9 @@ from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.clients.tpu_retry import CallTiming
 from airflow_tpu.consequences import MAY_BE_CREATED, NOTHING_CREATED
 from airflow_tpu.core.tpu.resource_name import ResourceName
-from localcloud.testing import PATIENCE, eventually_async
+from localcloud.testing import TIMEOUT, eventually_async
+from tests.airflow_tpu.cloud_env import BRIEF, PARENT, CloudEnv
 from tests.airflow_tpu.conftest import Open
-from tests.airflow_tpu.site import BRIEF, PARENT, Site
 
 NODE = ResourceName.parse(f"{PARENT}/nodes/n-1")
 STOCK_OUT = 'There is no more capacity in the zone "us-central1-f"; you can try in another zone'
@@ -45,133 +45,133 @@ CALLS = [
 
 @pytest.mark.parametrize(("code", "message", "reason", "leaf"), CALLS)
 async def test_refused_create_has_a_leaf(
-    site: Site, client: TPUClient, code: int, message: str, reason: str, leaf: type[errors.TPUError]
+    env: CloudEnv, client: TPUClient, code: int, message: str, reason: str, leaf: type[errors.TPUError]
 ) -> None:
     """Code, text and reason of a refused create decide the class; the text itself is kept."""
     detail: dict[str, Any] = {"reason": reason} if reason else {}
-    site.cloud.add_fault("tpu.call", {"method": "CreateNode"}, action="error", code=code, message=message, **detail)
+    env.cloud.add_fault("tpu.call", {"method": "CreateNode"}, action="error", code=code, message=message, **detail)
     with pytest.raises(leaf, match=message.split("'")[0]) as caught:
-        await site.create(client)
+        await env.create(client)
     assert type(caught.value) is leaf
     assert caught.value.consequence == (MAY_BE_CREATED if leaf is errors.TransientError else NOTHING_CREATED)
-    assert len(site.calls("CreateNode")) == 1
-    assert site.nodes() == {}
+    assert len(env.calls("CreateNode")) == 1
+    assert env.nodes() == {}
 
 
-async def test_refused_list_or_delete_says_nothing_of_a_create(site: Site, client: TPUClient) -> None:
+async def test_refused_list_or_delete_says_nothing_of_a_create(env: CloudEnv, client: TPUClient) -> None:
     """The same refusal of another call leaves it to the task to say what there is."""
-    await site.create(client)
+    await env.create(client)
     for method, call in (("ListNodes", client.nodes), ("DeleteNode", lambda: client.delete_node(NODE))):
-        site.cloud.add_fault("tpu.call", {"method": method}, action="error", code=7, message="no role")
+        env.cloud.add_fault("tpu.call", {"method": method}, action="error", code=7, message="no role")
         with pytest.raises(errors.AccessDenied, match="no role") as caught:
             await call()
         assert "created" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("limit", "leaf"), [(4, errors.QuotaExceeded), (0, errors.QuotaZero)])
-async def test_quota_of_the_project_is_recognised(open_site: Open, limit: int, leaf: type[errors.TPUError]) -> None:
+async def test_quota_of_the_project_is_recognised(open_env: Open, limit: int, leaf: type[errors.TPUError]) -> None:
     """The API's own quota texts mean in use, or none at all."""
-    site = open_site(quota={SPOT_QUOTA: limit})
-    async with site.client() as client:
+    env = open_env(quota={SPOT_QUOTA: limit})
+    async with env.client() as client:
         with pytest.raises(leaf, match=r"us-central1-f.*EID"):
-            await site.create(client)
+            await env.create(client)
 
 
-async def test_creates_per_minute_are_a_rate_limit(open_site: Open) -> None:
+async def test_creates_per_minute_are_a_rate_limit(open_env: Open) -> None:
     """Too many creates in a minute is a reason to wait, not a lack of quota."""
-    site = open_site(creates_per_minute=1)
-    async with site.client() as client:
-        await site.create(client)
+    env = open_env(creates_per_minute=1)
+    async with env.client() as client:
+        await env.create(client)
         with pytest.raises(errors.RateLimited):
-            await site.create(client)
+            await env.create(client)
 
 
-async def test_a_look_waits_out_a_rate_limit(site: Site, client: TPUClient) -> None:
+async def test_a_look_waits_out_a_rate_limit(env: CloudEnv, client: TPUClient) -> None:
     """Too many requests in a minute do not end a try: what only looks is asked again, and then answered."""
-    await site.create(client)
-    site.cloud.add_fault("tpu.call", {"method": "ListNodes"}, action="error", code=8, message="slow down", times=3)
+    await env.create(client)
+    env.cloud.add_fault("tpu.call", {"method": "ListNodes"}, action="error", code=8, message="slow down", times=3)
     assert [node.name for node in (await client.nodes("us-central1-f")).items] == [NODE]
-    assert len([call for call in site.calls("ListNodes") if call["resource"] == PARENT]) == 4
+    assert len([call for call in env.calls("ListNodes") if call["resource"] == PARENT]) == 4
 
 
-async def test_closed_zone_is_no_access(open_site: Open) -> None:
+async def test_closed_zone_is_no_access(open_env: Open) -> None:
     """A zone that is not open to the project is named as such."""
-    site = open_site(closed_zones=frozenset({"us-central1-f"}))
-    async with site.client() as client:
+    env = open_env(closed_zones=frozenset({"us-central1-f"}))
+    async with env.client() as client:
         with pytest.raises(errors.AccessDenied, match="not open to this project"):
-            await site.create(client)
+            await env.create(client)
 
 
-async def test_stock_out_arrives_in_the_operation(site: Site, client: TPUClient) -> None:
+async def test_stock_out_arrives_in_the_operation(env: CloudEnv, client: TPUClient) -> None:
     """A create that was accepted and failed for lack of capacity is a stock-out, not a failed quota."""
-    site.cloud.add_fault("tpu.operation", {"verb": "create"}, action="error", code=8, message=STOCK_OUT)
-    error = await failure_of(client, await site.create(client))
+    env.cloud.add_fault("tpu.operation", {"verb": "create"}, action="error", code=8, message=STOCK_OUT)
+    error = await failure_of(client, await env.create(client))
     assert isinstance(error, errors.StockOut)
     assert str(NODE) in str(error)
 
 
-async def test_code_13_in_the_operation_is_transient(site: Site, client: TPUClient) -> None:
+async def test_code_13_in_the_operation_is_transient(env: CloudEnv, client: TPUClient) -> None:
     """An operation that ends with an internal error says that it may hide something else."""
-    site.cloud.add_fault("tpu.operation", {"verb": "create"}, action="error", code=13)
-    error = await failure_of(client, await site.create(client))
+    env.cloud.add_fault("tpu.operation", {"verb": "create"}, action="error", code=13)
+    error = await failure_of(client, await env.create(client))
     assert isinstance(error, errors.TransientError)
     assert "stock-out" in str(error)
 
 
-async def test_name_that_is_taken(site: Site, client: TPUClient) -> None:
+async def test_name_that_is_taken(env: CloudEnv, client: TPUClient) -> None:
     """A second node of one name is refused as taken."""
-    await site.create(client)
+    await env.create(client)
     with pytest.raises(errors.NameTaken):
-        await site.create(client)
+        await env.create(client)
 
 
-async def test_reading_survives_503(site: Site, client: TPUClient) -> None:
+async def test_reading_survives_503(env: CloudEnv, client: TPUClient) -> None:
     """A repeatable call is tried again until it is answered."""
-    site.cloud.add_fault("tpu.call", {"method": "ListNodes"}, times=3, action="error", code=14)
+    env.cloud.add_fault("tpu.call", {"method": "ListNodes"}, times=3, action="error", code=14)
     assert (await client.nodes()).items == ()
-    assert len(site.calls("ListNodes")) == 4
+    assert len(env.calls("ListNodes")) == 4
 
 
-async def test_endless_503_is_transient(site: Site) -> None:
+async def test_endless_503_is_transient(env: CloudEnv) -> None:
     """When the tries are used up, the error names the API's failure and not the client's own bookkeeping."""
-    site.cloud.add_fault("tpu.call", {"method": "GetNode"}, times=1000, action="error", code=14, message="try later")
-    async with site.client(BRIEF) as client:
+    env.cloud.add_fault("tpu.call", {"method": "GetNode"}, times=1000, action="error", code=14, message="try later")
+    async with env.client(BRIEF) as client:
         with pytest.raises(errors.TransientError, match="try later"):
             await client.node(NODE)
 
 
-async def test_hanging_call_ends_by_its_own_timeout(site: Site) -> None:
+async def test_hanging_call_ends_by_its_own_timeout(env: CloudEnv) -> None:
     """A call that is never answered ends after its time and is tried again."""
-    site.cloud.add_fault("tpu.call", {"method": "GetNode"}, action="hang")
-    async with site.client(CallTiming(answer=0.3, retry=PATIENCE, pause=0.02)) as client:
+    env.cloud.add_fault("tpu.call", {"method": "GetNode"}, action="hang")
+    async with env.client(CallTiming(answer=0.3, retry=TIMEOUT, pause=0.02)) as client:
         with pytest.raises(errors.ResourceNotFound):
             await client.node(NODE)
-    assert len(site.calls("GetNode")) >= 2  # on a slow machine an answer may be too late once more
+    assert len(env.calls("GetNode")) >= 2  # on a slow machine an answer may be too late once more
 
 
-async def test_api_that_is_away_is_transient(site: Site) -> None:
+async def test_api_that_is_away_is_transient(env: CloudEnv) -> None:
     """A port where nothing listens is a transient error of the API."""
-    nobody = replace(site.client().endpoint, address="127.0.0.1:9")
+    nobody = replace(env.client().endpoint, address="127.0.0.1:9")
     async with TPUClient(nobody, CallTiming(answer=0.3, retry=0.5, pause=0.05)) as client:
         with pytest.raises(errors.TransientError):
             await client.nodes()
 
 
-async def test_node_create_is_never_repeated_blindly(site: Site, client: TPUClient) -> None:
+async def test_node_create_is_never_repeated_blindly(env: CloudEnv, client: TPUClient) -> None:
     """A create without a request id whose answer is lost is asked once: the caller looks first."""
-    site.cloud.add_fault("tpu.call", {"method": "CreateNode"}, action="lose-response")
+    env.cloud.add_fault("tpu.call", {"method": "CreateNode"}, action="lose-response")
     with pytest.raises(errors.TransientError, match="outcome is not known"):
-        await site.create(client)
-    assert len(site.calls("CreateNode")) == 1
+        await env.create(client)
+    assert len(env.calls("CreateNode")) == 1
 
 
-async def test_queued_create_is_repeated_with_its_request_id(site: Site, client: TPUClient) -> None:
+async def test_queued_create_is_repeated_with_its_request_id(env: CloudEnv, client: TPUClient) -> None:
     """A queued resource whose answer is lost is asked for again, which finds the same operation."""
-    site.cloud.add_fault("tpu.call", {"method": "CreateQueuedResource"}, action="lose-response")
-    operation = await site.create(client, queued=True)
+    env.cloud.add_fault("tpu.call", {"method": "CreateQueuedResource"}, action="lose-response")
+    operation = await env.create(client, queued=True)
     assert (await client.operation(operation)).name == operation
-    assert len(site.calls("CreateQueuedResource")) == 2
-    assert list(site.queued()) == ["n-1"]
+    assert len(env.calls("CreateQueuedResource")) == 2
+    assert list(env.queued()) == ["n-1"]
 
 
 @pytest.mark.parametrize("verb", ["node", "queued_resource", "operation"])

@@ -18,44 +18,44 @@ from airflow_tpu.lifecycle.waits.polling import PollPolicy
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.lifecycle.waits.target import target_of
 from localcloud.testing import eventually_async
-from tests.airflow_tpu.site import KEY, ZONE, Site, pace
+from tests.airflow_tpu.cloud_env import KEY, ZONE, CloudEnv, poll_policy
 
 POLL = 0.4
 LISTS = ("ListNodes", "ListQueuedResources")
 
 
-def calls(site: Site) -> Counter[str]:
+def calls(env: CloudEnv) -> Counter[str]:
     """How often each method of the TPU API was called."""
-    return Counter({name.removeprefix("Tpu/"): count for name, count in site.cloud.meter()["calls"].items()})
+    return Counter({name.removeprefix("Tpu/"): count for name, count in env.cloud.meter()["calls"].items()})
 
 
-async def patient(site: Site, node_id: str) -> None:
+async def patient(env: CloudEnv, node_id: str) -> None:
     """A wait with a client of its own, as each trigger has one."""
-    target = target_of(site.order(queued=True).spec, node_id)
-    async with site.client() as client:
-        await until_ready(client, target, PollPolicy(POLL, pace(600.0).until))
+    target = target_of(env.order(queued=True).spec, node_id)
+    async with env.client() as client:
+        await until_ready(client, target, PollPolicy(POLL, poll_policy(600.0).until))
 
 
-async def listed(site: Site, times: int) -> tuple[Counter[str], float]:
+async def listed(env: CloudEnv, times: int) -> tuple[Counter[str], float]:
     """Calls that are made until nodes have been listed so often, and how many polls that took."""
     loop = asyncio.get_running_loop()
-    start, before = loop.time(), calls(site)  # in this order: no call is counted before the time
+    start, before = loop.time(), calls(env)  # in this order: no call is counted before the time
 
     async def made() -> Counter[str]:
-        return calls(site) - before
+        return calls(env) - before
 
     found = await eventually_async(made, lambda found: found["ListNodes"] >= times)
     return found, (loop.time() - start) / POLL
 
 
 @pytest.mark.parametrize("waits", [1, 50])
-async def test_lists_are_shared_by_all_waits_of_a_zone(site: Site, client: TPUClient, waits: int) -> None:
+async def test_lists_are_shared_by_all_waits_of_a_zone(env: CloudEnv, client: TPUClient, waits: int) -> None:
     """Fifty waits ask for as many lists as one: hardly more than one in each poll, and for no TPU by its name."""
-    site.cloud.add_fault("queued.timeline", wait="forever")
-    await site.provisioner(client, site.order(queued=True), site.lease()).ensure()
-    waiting = [asyncio.create_task(patient(site, KEY.node_id(1))) for _ in range(waits)]
-    await listed(site, 3)  # all have begun
-    found, polls = await listed(site, 5)
+    env.cloud.add_fault("queued.timeline", wait="forever")
+    await env.provisioner(client, env.order(queued=True), env.lease()).ensure()
+    waiting = [asyncio.create_task(patient(env, KEY.node_id(1))) for _ in range(waits)]
+    await listed(env, 3)  # all have begun
+    found, polls = await listed(env, 5)
     # A list is taken by everybody while it is younger than three quarters of a poll.
     assert all(found[method] <= polls / 0.75 + 2 for method in LISTS), (found, polls)
     assert set(found) <= {*LISTS, "GetOperation"}
@@ -70,7 +70,7 @@ def nth_node(number: int) -> ResourceName:
     return node_name("p", ZONE, f"node-{number}")
 
 
-class Desk:
+class ListServer:
     """A list call that answers when the test lets it."""
 
     def __init__(self) -> None:
@@ -88,21 +88,23 @@ class Desk:
         return Listing((TPUView(nth_node(number), "READY"),))
 
 
-class OneDesk(TPUClient):
-    """A client whose lists come from a desk."""
+class OneServer(TPUClient):
+    """A client whose lists come from a server."""
 
-    def __init__(self, desk: Desk, project: str) -> None:
+    def __init__(self, server: ListServer, project: str) -> None:
         super().__init__(APIEndpoint(project, AnonymousCredentials()))
-        self.desk = desk
+        self.server = server
 
     async def nodes(self, zone: str = "-") -> Listing[TPUView]:
-        """From the desk."""
-        return await self.desk.list_nodes(zone)
+        """From the server."""
+        return await self.server.list_nodes(zone)
 
 
-def ask(desk: Desk, project: str = "p", fresh: Fresh | None = None) -> asyncio.Task[dict[ResourceName, TPUView]]:
+def ask(
+    server: ListServer, project: str = "p", fresh: Fresh | None = None
+) -> asyncio.Task[dict[ResourceName, TPUView]]:
     """Ask for the nodes beside the test, with a client of one's own."""
-    return asyncio.ensure_future(nodes(OneDesk(desk, project), ZONE, fresh or Fresh(60.0)))
+    return asyncio.ensure_future(nodes(OneServer(server, project), ZONE, fresh or Fresh(60.0)))
 
 
 async def settled() -> None:
@@ -113,63 +115,63 @@ async def settled() -> None:
 
 async def test_who_comes_during_a_fetch_waits_for_it() -> None:
     """Two ask at once, one call is made, both get its answer, and so does one that asks later."""
-    desk = Desk()
-    first, second = ask(desk), ask(desk)
+    server = ListServer()
+    first, second = ask(server), ask(server)
     await settled()
-    desk.gate.set()
-    answers = [await first, await second, await ask(desk)]
+    server.gate.set()
+    answers = [await first, await second, await ask(server)]
     assert [list(answer) for answer in answers] == [[nth_node(1)]] * 3
-    assert desk.asked == 1
+    assert server.asked == 1
 
 
 async def test_end_of_one_wait_is_not_the_end_of_the_others() -> None:
     """When the trigger that was fetching is cancelled, another one fetches."""
-    desk = Desk()
-    first, second = ask(desk), ask(desk)
+    server = ListServer()
+    first, second = ask(server), ask(server)
     await settled()
     first.cancel()
     await settled()
-    desk.gate.set()
+    server.gate.set()
     assert list(await second) == [nth_node(2)]
     assert first.cancelled()
 
 
 async def test_what_was_created_before_is_in_the_list() -> None:
     """A list that was asked for before a create is not taken for what is there after it, not even on its way."""
-    desk = Desk()
-    before = ask(desk)
+    server = ListServer()
+    before = ask(server)
     await settled()
-    after = ask(desk, fresh=Fresh.from_now(60.0))
+    after = ask(server, fresh=Fresh.from_now(60.0))
     await settled()
-    desk.gate.set()
+    server.gate.set()
     assert (list(await before), list(await after)) == ([nth_node(1)], [nth_node(2)])
 
 
 async def test_projects_do_not_share() -> None:
     """Another project is another list."""
-    desk = Desk()
-    desk.gate.set()
-    assert list(await ask(desk, "p")) != list(await ask(desk, "q"))
+    server = ListServer()
+    server.gate.set()
+    assert list(await ask(server, "p")) != list(await ask(server, "q"))
 
 
 async def test_refusal_is_told_to_all_and_not_kept() -> None:
     """An error of the API reaches every trigger that waited for this answer; the next one asks again."""
-    desk = Desk()
-    desk.error = RateLimited("slow down")
-    first, second = ask(desk), ask(desk)
+    server = ListServer()
+    server.error = RateLimited("slow down")
+    first, second = ask(server), ask(server)
     await settled()
-    desk.gate.set()
+    server.gate.set()
     for task in (first, second):
         with pytest.raises(RateLimited):
             await task
-    desk.error = None
-    assert list(await ask(desk)) == [nth_node(2)]
+    server.error = None
+    assert list(await ask(server)) == [nth_node(2)]
 
 
 async def test_zone_without_an_answer_is_not_empty() -> None:
     """A zone that did not answer is not taken for one without nodes."""
 
-    class Silent(Desk):
+    class Silent(ListServer):
         async def list_nodes(self, _zone: str = "-") -> Listing[TPUView]:
             return Listing((), (ZONE,))
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from urllib.parse import urlsplit
 
-from tests.airflow_tpu.site import BUCKET, INCLUDE, Site
+from tests.airflow_tpu.cloud_env import BUCKET, INCLUDE, CloudEnv
 
 OBJECTS = 1001  # one more than a page: https://cloud.google.com/storage/docs/json_api/v1/objects/list
 COUNT = (
@@ -32,11 +32,11 @@ def fill(url: str) -> None:
     connection.close()
 
 
-def test_both_sides_list_beyond_one_page(site: Site) -> None:
+def test_both_sides_list_beyond_one_page(env: CloudEnv) -> None:
     """A folder of 1,001 objects is listed whole by Airflow's side and by the runner on the VM."""
-    url = site.cloud.endpoints.storage_api_endpoint
+    url = env.cloud.endpoints.storage_api_endpoint
     fill(url)
-    assert len(site.storage.listing(f"gs://{BUCKET}/f/")) == OBJECTS
+    assert len(env.storage.listing(f"gs://{BUCKET}/f/")) == OBJECTS
     command = [sys.executable, "-c", COUNT, BUCKET]
     environment = {**os.environ, "STORAGE_EMULATOR_HOST": url}
     found = subprocess.run(command, cwd=INCLUDE / "remote", env=environment, stdout=subprocess.PIPE, check=True)

@@ -26,7 +26,7 @@ from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from localcloud.testing import eventually
 from tests.airflow_tpu.attempts import run_context
-from tests.airflow_tpu.site import KEY, Site, pace, request_delete
+from tests.airflow_tpu.cloud_env import KEY, CloudEnv, poll_policy, request_delete
 
 FIRST, SECOND = KEY.node_id(1), KEY.node_id(2)
 
@@ -46,135 +46,135 @@ class Behind(TPUClient):
 class Overtaken(TPUClient):
     """A client whose create call takes so long that a newer attempt of the run moves on meanwhile.
 
-    :param site: where the run's lease is.
+    :param env: where the run's lease is.
     """
 
-    def __init__(self, endpoint: APIEndpoint, timing: CallTiming, site: Site) -> None:
+    def __init__(self, endpoint: APIEndpoint, timing: CallTiming, env: CloudEnv) -> None:
         super().__init__(endpoint, timing)
-        self.site = site
+        self.env = env
 
     async def create(self, spec: TPUSpec, stamp: Stamp, permit: Permit) -> str:
         """Create, after the lease has moved on to the next incarnation."""
-        newer = self.site.lease()
-        self.site.runs.update(newer, lambda record: record.next_incarnation())
+        newer = self.env.lease()
+        self.env.runs.update(newer, lambda record: record.next_incarnation())
         return await super().create(spec, stamp, permit)
 
 
 @pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
-async def test_what_a_list_does_not_show_is_found_by_its_name(site: Site, client: TPUClient, queued: bool) -> None:
+async def test_what_a_list_does_not_show_is_found_by_its_name(env: CloudEnv, client: TPUClient, queued: bool) -> None:
     """A try that sees empty lists adopts the TPU of its run all the same, and creates no second one."""
-    first = await site.provisioner(client, site.order(queued), site.lease()).ensure()
+    first = await env.provisioner(client, env.order(queued), env.lease()).ensure()
     async with Behind(client.endpoint, client.timing) as behind:
-        again = await site.provisioner(behind, site.order(queued), site.lease()).ensure()
+        again = await env.provisioner(behind, env.order(queued), env.lease()).ensure()
     assert again.node == first.node
-    assert len(site.calls("CreateNode")) + len(site.calls("CreateQueuedResource")) == 1
+    assert len(env.calls("CreateNode")) + len(env.calls("CreateQueuedResource")) == 1
 
 
-async def test_create_that_comes_late_deletes_its_tpu(site: Site, client: TPUClient) -> None:
+async def test_create_that_comes_late_deletes_its_tpu(env: CloudEnv, client: TPUClient) -> None:
     """An attempt that was overtaken while it requested a TPU deletes that TPU, and the ledger says so."""
-    async with Overtaken(client.endpoint, client.timing, site) as slow:
+    async with Overtaken(client.endpoint, client.timing, env) as slow:
         with pytest.raises(LeaseLost, match="too late"):
-            await site.provisioner(slow, site.order(), site.lease()).ensure()
-    await until_gone(client, KEY, pace())
-    assert [end.node_id for end in noted_ends(site.runs.read(KEY))] == [FIRST]
+            await env.provisioner(slow, env.order(), env.lease()).ensure()
+    await until_gone(client, KEY, poll_policy())
+    assert [end.node_id for end in noted_ends(env.runs.read(KEY))] == [FIRST]
 
 
-async def test_sweep_closes_no_record_of_a_newer_number(site: Site, client: TPUClient) -> None:
+async def test_sweep_closes_no_record_of_a_newer_number(env: CloudEnv, client: TPUClient) -> None:
     """What another process has opened since the look at the project is not closed along with older incarnations."""
-    await site.provisioner(client, site.order(), site.lease()).ensure()
-    close_incarnations(site.ledger, None, KEY, [], up_to=0)
-    assert [event.node_id for event in site.ledger.open_records()] == [FIRST]
-    close_incarnations(site.ledger, None, KEY, [], up_to=1)
-    assert site.ledger.open_records() == []
+    await env.provisioner(client, env.order(), env.lease()).ensure()
+    close_incarnations(env.ledger, None, KEY, [], up_to=0)
+    assert [event.node_id for event in env.ledger.open_records()] == [FIRST]
+    close_incarnations(env.ledger, None, KEY, [], up_to=1)
+    assert env.ledger.open_records() == []
 
 
-async def test_cleared_run_is_counted_under_a_new_number(site: Site, client: TPUClient) -> None:
+async def test_cleared_run_is_counted_under_a_new_number(env: CloudEnv, client: TPUClient) -> None:
     """A run that is cleared after its teardown never uses a name again: its second TPU has a record of its own."""
     for _ in range(2):
-        target = await site.provisioner(client, site.order(), site.lease()).ensure()
-        await until_ready(client, target, pace())
+        target = await env.provisioner(client, env.order(), env.lease()).ensure()
+        await until_ready(client, target, poll_policy())
         endings = await request_delete(client, KEY)
-        close_incarnations(site.ledger, site.runs.read(KEY), KEY, endings)
-        await until_gone(client, KEY, pace())
-        site.runs.release(KEY)
-    assert sorted(e.node_id for e in site.ledger.events(KEY) if isinstance(e, Closed)) == [FIRST, SECOND]
+        close_incarnations(env.ledger, env.runs.read(KEY), KEY, endings)
+        await until_gone(client, KEY, poll_policy())
+        env.runs.release(KEY)
+    assert sorted(e.node_id for e in env.ledger.events(KEY) if isinstance(e, Closed)) == [FIRST, SECOND]
 
 
-async def test_old_attempt_leaves_a_waiting_request_to_the_newer(site: Site, client: TPUClient) -> None:
+async def test_old_attempt_leaves_a_waiting_request_to_the_newer(env: CloudEnv, client: TPUClient) -> None:
     """A queued resource keeps the old token when it is adopted; the old attempt's late end does not touch it."""
-    site.cloud.add_fault("queued.timeline", wait="forever")
-    older = site.lease()
-    await site.provisioner(client, site.order(queued=True), older).ensure()
-    newer = site.lease()
-    await site.provisioner(client, site.order(queued=True), newer).ensure()
+    env.cloud.add_fault("queued.timeline", wait="forever")
+    older = env.lease()
+    await env.provisioner(client, env.order(queued=True), older).ensure()
+    newer = env.lease()
+    await env.provisioner(client, env.order(queued=True), newer).ensure()
     assert (await asyncio.to_thread(abandon, run_context(), older.lease.token)).endings == []
-    assert list(site.queued()) == [FIRST]
+    assert list(env.queued()) == [FIRST]
     await asyncio.to_thread(abandon, run_context(), newer.lease.token)
-    await until_gone(client, KEY, pace())
+    await until_gone(client, KEY, poll_policy())
 
 
-async def test_delete_needs_no_lease_that_can_be_read(site: Site, client: TPUClient) -> None:
+async def test_delete_needs_no_lease_that_can_be_read(env: CloudEnv, client: TPUClient) -> None:
     """An attempt that is ended while the bucket refuses it deletes what carries its token; the books come later."""
-    record = site.lease()
-    await until_ready(client, await site.provisioner(client, site.order(), record).ensure(), pace())
-    site.cloud.add_fault("gcs.request", {"object": f"*leases/{KEY.name}*"}, times=1000, action="403")
+    record = env.lease()
+    await until_ready(client, await env.provisioner(client, env.order(), record).ensure(), poll_policy())
+    env.cloud.add_fault("gcs.request", {"object": f"*leases/{KEY.name}*"}, times=1000, action="403")
     assert (await asyncio.to_thread(abandon, run_context(), "another token")).endings == []
-    assert site.nodes() == {FIRST: "READY"}
+    assert env.nodes() == {FIRST: "READY"}
     done = await asyncio.to_thread(abandon, run_context(), record.lease.token)
     assert [end.node_id for end in done.endings] == [FIRST]
-    await until_gone(client, KEY, pace())
+    await until_gone(client, KEY, poll_policy())
 
 
-async def test_ended_attempt_notes_what_it_deletes(site: Site, client: TPUClient) -> None:
+async def test_ended_attempt_notes_what_it_deletes(env: CloudEnv, client: TPUClient) -> None:
     """A TPU that became READY unseen is counted although its attempt is ended by a person."""
-    record = site.lease()
-    await until_ready(client, await site.provisioner(client, site.order(), record).ensure(), pace())
+    record = env.lease()
+    await until_ready(client, await env.provisioner(client, env.order(), record).ensure(), poll_policy())
     await asyncio.to_thread(abandon, run_context(), record.lease.token)
-    (end,) = noted_ends(site.runs.read(KEY))
+    (end,) = noted_ends(env.runs.read(KEY))
     assert end.reason is EndReason.FINISHED
-    await until_gone(client, KEY, pace())
-    close_incarnations(site.ledger, site.runs.read(KEY), KEY, [])
-    (event,) = [event for event in site.ledger.events(KEY) if isinstance(event, Closed)]
+    await until_gone(client, KEY, poll_policy())
+    close_incarnations(env.ledger, env.runs.read(KEY), KEY, [])
+    (event,) = [event for event in env.ledger.events(KEY) if isinstance(event, Closed)]
     assert (event.end_reason, event.ended_at) == (EndReason.FINISHED, end.at)
 
 
-async def test_tpu_that_could_not_be_deleted_is_not_closed(site: Site, client: TPUClient) -> None:
+async def test_tpu_that_could_not_be_deleted_is_not_closed(env: CloudEnv, client: TPUClient) -> None:
     """A refused delete ends nothing: the record stays open as long as the TPU is charged."""
-    await until_ready(client, await site.provisioner(client, site.order(), site.lease()).ensure(), pace())
-    site.cloud.add_fault("tpu.call", {"method": "DeleteNode"}, action="error", code=7, message="no")
+    await until_ready(client, await env.provisioner(client, env.order(), env.lease()).ensure(), poll_policy())
+    env.cloud.add_fault("tpu.call", {"method": "DeleteNode"}, action="error", code=7, message="no")
     refused = await delete_seen(client, await take_snapshot(client), KEY)
     assert (refused.endings, [type(error) for error in refused.failures]) == ([], [AccessDenied])
 
 
-async def test_reaper_ends_doubles_and_counts_what_it_ends(site: Site, client: TPUClient) -> None:
+async def test_reaper_ends_doubles_and_counts_what_it_ends(env: CloudEnv, client: TPUClient) -> None:
     """Of two TPUs of one living run the older goes; the ledger has what the reaper deletes in the same round."""
-    await until_ready(client, await site.provisioner(client, site.order(), site.lease()).ensure(), pace())
-    record = site.runs.update(site.runs.read(KEY), lambda found: found.next_incarnation())
-    site.foreign_node(SECOND, labels(KEY, record.stamp))
-    snapshot, states = await take_snapshot(client), lease_states(site.runs, lambda *_: "running")
+    await until_ready(client, await env.provisioner(client, env.order(), env.lease()).ensure(), poll_policy())
+    record = env.runs.update(env.runs.read(KEY), lambda found: found.next_incarnation())
+    env.foreign_node(SECOND, labels(KEY, record.stamp))
+    snapshot, states = await take_snapshot(client), lease_states(env.runs, lambda *_: "running")
     done = await delete_expired(client, snapshot, states)
-    note(site.stores, done)
-    opened = site.ledger.open_records()
+    note(env.stores, done)
+    opened = env.ledger.open_records()
     left = await what_is_left(client, snapshot, done)
-    assert close_forgotten(site.stores, states, left, opened, done.endings) == [FIRST]
-    eventually(lambda: set(site.nodes()), lambda nodes: nodes == {SECOND})
+    assert close_forgotten(env.stores, states, left, opened, done.endings) == [FIRST]
+    eventually(lambda: set(env.nodes()), lambda nodes: nodes == {SECOND})
 
 
-async def test_silent_zone_closes_no_record(site: Site, client: TPUClient) -> None:
+async def test_silent_zone_closes_no_record(env: CloudEnv, client: TPUClient) -> None:
     """What a silent zone hides may be alive: neither its record nor its lease ends, although its run is over."""
-    await site.provisioner(client, site.order(), site.lease()).ensure()
-    site.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=2)
-    snapshot, states = await take_snapshot(client), lease_states(site.runs, lambda *_: "failed")
-    assert close_forgotten(site.stores, states, snapshot, site.ledger.open_records()) == []
-    assert forget_runs(site.runs, states, snapshot) == []
+    await env.provisioner(client, env.order(), env.lease()).ensure()
+    env.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=2)
+    snapshot, states = await take_snapshot(client), lease_states(env.runs, lambda *_: "failed")
+    assert close_forgotten(env.stores, states, snapshot, env.ledger.open_records()) == []
+    assert forget_runs(env.runs, states, snapshot) == []
 
 
-async def test_reaper_removes_the_lease_of_a_run_that_is_over(site: Site, client: TPUClient) -> None:
+async def test_reaper_removes_the_lease_of_a_run_that_is_over(env: CloudEnv, client: TPUClient) -> None:
     """The lease of a run that is over goes; one that was taken again after the question to Airflow stays."""
-    site.lease()
-    states, snapshot = lease_states(site.runs, lambda *_: "failed"), await take_snapshot(client)
-    newer = site.lease()
-    assert forget_runs(site.runs, states, snapshot) == []
-    assert site.runs.read(KEY) == newer
-    assert forget_runs(site.runs, lease_states(site.runs, lambda *_: "failed"), snapshot) == [KEY.name]
-    assert site.runs.all() == []
+    env.lease()
+    states, snapshot = lease_states(env.runs, lambda *_: "failed"), await take_snapshot(client)
+    newer = env.lease()
+    assert forget_runs(env.runs, states, snapshot) == []
+    assert env.runs.read(KEY) == newer
+    assert forget_runs(env.runs, lease_states(env.runs, lambda *_: "failed"), snapshot) == [KEY.name]
+    assert env.runs.all() == []

@@ -17,34 +17,34 @@ from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.lifecycle.waits.target import Target
 from localcloud.rules.settings import Latencies
+from tests.airflow_tpu.cloud_env import KEY, CloudEnv, poll_policy, request_delete
 from tests.airflow_tpu.conftest import Open
-from tests.airflow_tpu.site import KEY, Site, pace, request_delete
 
 FIRST = KEY.node_id(1)
 BOTH = pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
 
 
-async def ready(site: Site, client: TPUClient, queued: bool = False, key: RunKey = KEY) -> Target:
+async def ready(env: CloudEnv, client: TPUClient, queued: bool = False, key: RunKey = KEY) -> Target:
     """A READY TPU whose lease knows since when."""
-    target = await site.ensure(client, queued, key)
-    arrival = await until_ready(client, target, pace())
-    site.runs.update(
-        site.runs.read(key),
+    target = await env.ensure(client, queued, key)
+    arrival = await until_ready(client, target, poll_policy())
+    env.runs.update(
+        env.runs.read(key),
         lambda record: record.with_life(target.node_id, ready_at=arrival.ready_at, source=arrival.source),
     )
     return target
 
 
-async def teardown(site: Site, client: TPUClient) -> None:
+async def teardown(env: CloudEnv, client: TPUClient) -> None:
     """What the delete task does: ask, keep the books, wait."""
     endings = await request_delete(client, KEY)
-    close_incarnations(site.ledger, site.runs.read(KEY), KEY, endings)
-    await until_gone(client, KEY, pace())
+    close_incarnations(env.ledger, env.runs.read(KEY), KEY, endings)
+    await until_gone(client, KEY, poll_policy())
 
 
-def closed(site: Site) -> Closed:
+def closed(env: CloudEnv) -> Closed:
     """The one *closed* event."""
-    (event,) = (event for event in site.ledger.events(KEY) if isinstance(event, Closed))
+    (event,) = (event for event in env.ledger.events(KEY) if isinstance(event, Closed))
     return event
 
 
@@ -56,147 +56,147 @@ def charged(event: Closed) -> float:
 
 
 @BOTH
-async def test_finished_tpu_is_deleted_and_its_record_closed(site: Site, client: TPUClient, queued: bool) -> None:
+async def test_finished_tpu_is_deleted_and_its_record_closed(env: CloudEnv, client: TPUClient, queued: bool) -> None:
     """Nothing is left, and the ledger counts at least what the meter counted, to the second by the API's clock."""
-    await ready(site, client, queued)
-    await teardown(site, client)
-    assert (site.nodes(), site.queued()) == ({}, {})
-    event = closed(site)
+    await ready(env, client, queued)
+    await teardown(env, client)
+    assert (env.nodes(), env.queued()) == ({}, {})
+    event = closed(env)
     assert event.end_reason is EndReason.FINISHED
     assert event.time_source is (TimeSource.OBSERVED if queued else TimeSource.API)
-    assert charged(event) >= site.ready_seconds() - 0.05
-    assert queued or charged(event) == pytest.approx(site.ready_seconds(), abs=0.5)
+    assert charged(event) >= env.ready_seconds() - 0.05
+    assert queued or charged(event) == pytest.approx(env.ready_seconds(), abs=0.5)
 
 
 @BOTH
-async def test_preempted_tpu_is_charged_until_it_was_noticed(site: Site, client: TPUClient, queued: bool) -> None:
+async def test_preempted_tpu_is_charged_until_it_was_noticed(env: CloudEnv, client: TPUClient, queued: bool) -> None:
     """A terminated node is deleted and recorded as preempted, whatever its queued resource has done to it."""
-    await ready(site, client, queued)
-    site.cloud.preempt(FIRST)
-    await teardown(site, client)
-    assert (site.nodes(), site.queued()) == ({}, {})
-    assert closed(site).end_reason is EndReason.PREEMPTED
-    assert charged(closed(site)) >= site.ready_seconds() - 0.05
+    await ready(env, client, queued)
+    env.cloud.preempt(FIRST)
+    await teardown(env, client)
+    assert (env.nodes(), env.queued()) == ({}, {})
+    assert closed(env).end_reason is EndReason.PREEMPTED
+    assert charged(closed(env)) >= env.ready_seconds() - 0.05
 
 
 @BOTH
-async def test_tpu_that_never_came_costs_nothing(open_site: Open, queued: bool) -> None:
+async def test_tpu_that_never_came_costs_nothing(open_env: Open, queued: bool) -> None:
     """A TPU deleted on its way was never READY and counts zero seconds."""
-    site = open_site(latencies=Latencies(creating=600.0))
-    async with site.client() as client:
-        await site.provisioner(client, site.order(queued), site.lease()).ensure()
-        await teardown(site, client)
-    assert (site.nodes(), site.queued()) == ({}, {})
-    assert closed(site).end_reason is EndReason.NEVER_READY
-    assert charged(closed(site)) == site.ready_seconds() == 0.0
+    env = open_env(latencies=Latencies(creating=600.0))
+    async with env.client() as client:
+        await env.provisioner(client, env.order(queued), env.lease()).ensure()
+        await teardown(env, client)
+    assert (env.nodes(), env.queued()) == ({}, {})
+    assert closed(env).end_reason is EndReason.NEVER_READY
+    assert charged(closed(env)) == env.ready_seconds() == 0.0
 
 
-async def test_ready_unseen_counts_from_the_request(site: Site, client: TPUClient) -> None:
+async def test_ready_unseen_counts_from_the_request(env: CloudEnv, client: TPUClient) -> None:
     """A node that became READY after the last look counts from its request: never too little."""
-    target = await site.provisioner(client, site.order(), site.lease()).ensure()
-    await until_ready(client, target, pace())
-    await teardown(site, client)
-    event = closed(site)
+    target = await env.provisioner(client, env.order(), env.lease()).ensure()
+    await until_ready(client, target, poll_policy())
+    await teardown(env, client)
+    event = closed(env)
     assert (event.end_reason, event.time_source) == (EndReason.FINISHED, TimeSource.OBSERVED)
-    assert charged(event) >= site.ready_seconds() > 0.0
+    assert charged(event) >= env.ready_seconds() > 0.0
 
 
-async def test_deleted_by_hand_is_recorded_as_vanished(site: Site, client: TPUClient) -> None:
+async def test_deleted_by_hand_is_recorded_as_vanished(env: CloudEnv, client: TPUClient) -> None:
     """The record of a TPU that a person has deleted is closed when that is noticed."""
-    target = await ready(site, client)
+    target = await ready(env, client)
     await client.delete_node(target.node)
-    await until_gone(client, KEY, pace())
-    await teardown(site, client)
-    assert closed(site).end_reason is EndReason.VANISHED
-    assert charged(closed(site)) >= site.ready_seconds()
+    await until_gone(client, KEY, poll_policy())
+    await teardown(env, client)
+    assert closed(env).end_reason is EndReason.VANISHED
+    assert charged(closed(env)) >= env.ready_seconds()
 
 
 @BOTH
-async def test_repeated_teardown_writes_the_same_ledger(site: Site, client: TPUClient, queued: bool) -> None:
+async def test_repeated_teardown_writes_the_same_ledger(env: CloudEnv, client: TPUClient, queued: bool) -> None:
     """A second teardown deletes nothing, fails at nothing and changes no byte of the ledger."""
-    await ready(site, client, queued)
-    await teardown(site, client)
-    before = _ledger(site)
-    await teardown(site, client)
+    await ready(env, client, queued)
+    await teardown(env, client)
+    before = _ledger(env)
+    await teardown(env, client)
     assert await request_delete(client, KEY) == []
-    assert _ledger(site) == before
+    assert _ledger(env) == before
     assert len(before) == 2
 
 
-def _ledger(site: Site) -> dict[str, int]:
-    return {item.name: item.generation for item in site.storage.listing(f"{site.ledger.root}/ledger/")}
+def _ledger(env: CloudEnv) -> dict[str, int]:
+    return {item.name: item.generation for item in env.storage.listing(f"{env.ledger.root}/ledger/")}
 
 
-async def test_another_attempt_s_token_opens_nothing(site: Site, client: TPUClient) -> None:
+async def test_another_attempt_s_token_opens_nothing(env: CloudEnv, client: TPUClient) -> None:
     """A delete is fenced: with a foreign token nothing happens, with the own one the TPU goes."""
-    await ready(site, client)
+    await ready(env, client)
     assert await request_delete(client, KEY, "0123456789abcdef") == []
-    assert site.nodes() == {FIRST: "READY"}
-    await request_delete(client, KEY, site.runs.read(KEY).lease.token)
-    await until_gone(client, KEY, pace())
-    assert site.nodes() == {}
+    assert env.nodes() == {FIRST: "READY"}
+    await request_delete(client, KEY, env.runs.read(KEY).lease.token)
+    await until_gone(client, KEY, poll_policy())
+    assert env.nodes() == {}
 
 
-async def test_others_are_left_alone(site: Site, client: TPUClient) -> None:
+async def test_others_are_left_alone(env: CloudEnv, client: TPUClient) -> None:
     """Neither another run of ours nor a colleague's look-alike is touched."""
     other = RunKey(KEY.dag_id, "manual__2026-01-02T00:00:00+00:00")
-    await ready(site, client)
-    await ready(site, client, key=other)
-    site.foreign_node(f"{KEY.name}-9", labels={"airflow-tpu-run": KEY.digest})
-    await teardown(site, client)
-    assert set(site.nodes()) == {other.node_id(1), f"{KEY.name}-9"}
+    await ready(env, client)
+    await ready(env, client, key=other)
+    env.foreign_node(f"{KEY.name}-9", labels={"airflow-tpu-run": KEY.digest})
+    await teardown(env, client)
+    assert set(env.nodes()) == {other.node_id(1), f"{KEY.name}-9"}
 
 
-async def test_unreachable_zone_raises_after_deleting_the_rest(site: Site, client: TPUClient) -> None:
+async def test_unreachable_zone_raises_after_deleting_the_rest(env: CloudEnv, client: TPUClient) -> None:
     """What can be deleted is deleted; the error says that the silent zone is unknown."""
-    await ready(site, client)
-    site.cloud.add_fault("tpu.zone", {"zone": "us-east1-d"}, times=2, action="unreachable")
+    await ready(env, client)
+    env.cloud.add_fault("tpu.zone", {"zone": "us-east1-d"}, times=2, action="unreachable")
     with pytest.raises(TransientError, match="us-east1-d"):
         await request_delete(client, KEY)
-    await until_gone(client, KEY, pace())
-    assert site.nodes() == {}
+    await until_gone(client, KEY, poll_policy())
+    assert env.nodes() == {}
 
 
-async def test_one_failed_delete_does_not_stop_the_rest(site: Site, client: TPUClient) -> None:
+async def test_one_failed_delete_does_not_stop_the_rest(env: CloudEnv, client: TPUClient) -> None:
     """Of three nodes the first cannot be deleted: the others go, and the failure is raised."""
     for number in (1, 2, 3):
-        stamp = replace(site.lease().stamp, incarnation=number)
-        site.foreign_node(KEY.node_id(number), labels(KEY, stamp))
-    site.cloud.add_fault("tpu.call", {"method": "DeleteNode"}, action="error", code=7, message="not yours")
+        stamp = replace(env.lease().stamp, incarnation=number)
+        env.foreign_node(KEY.node_id(number), labels(KEY, stamp))
+    env.cloud.add_fault("tpu.call", {"method": "DeleteNode"}, action="error", code=7, message="not yours")
     with pytest.raises(AccessDenied, match="not yours"):
         await request_delete(client, KEY)
-    assert len(site.calls("DeleteNode")) == 3
-    await until_gone(client, KEY, pace())
-    assert site.nodes() == {}
+    assert len(env.calls("DeleteNode")) == 3
+    await until_gone(client, KEY, poll_policy())
+    assert env.nodes() == {}
 
 
-async def test_gone_between_list_and_delete_is_done(site: Site, client: TPUClient) -> None:
+async def test_gone_between_list_and_delete_is_done(env: CloudEnv, client: TPUClient) -> None:
     """What another process has deleted already is no error."""
-    target = await ready(site, client)
+    target = await ready(env, client)
     snapshot = await take_snapshot(client)
     await client.delete_node(target.node)
-    await until_gone(client, KEY, pace())
+    await until_gone(client, KEY, poll_policy())
     done = await delete_seen(client, snapshot, KEY)
     assert done.failures == []
 
 
-async def test_only_what_ended_is_closed(site: Site, client: TPUClient) -> None:
+async def test_only_what_ended_is_closed(env: CloudEnv, client: TPUClient) -> None:
     """While a next incarnation lives, only the record of the ended one is closed."""
-    await ready(site, client)
-    first = site.runs.read(KEY)
+    await ready(env, client)
+    first = env.runs.read(KEY)
     endings = await request_delete(client, KEY)
-    await until_gone(client, KEY, pace())
-    close_ended(site.ledger, first, KEY, [])
-    assert [event for event in site.ledger.events(KEY) if isinstance(event, Closed)] == []
-    close_ended(site.ledger, first, KEY, endings)
-    assert closed(site).node_id == FIRST
+    await until_gone(client, KEY, poll_policy())
+    close_ended(env.ledger, first, KEY, [])
+    assert [event for event in env.ledger.events(KEY) if isinstance(event, Closed)] == []
+    close_ended(env.ledger, first, KEY, endings)
+    assert closed(env).node_id == FIRST
 
 
-async def test_books_can_be_kept_without_the_lease(site: Site, client: TPUClient) -> None:
+async def test_books_can_be_kept_without_the_lease(env: CloudEnv, client: TPUClient) -> None:
     """With the lease object lost the record is still closed, from its request on."""
-    await ready(site, client)
+    await ready(env, client)
     endings = await request_delete(client, KEY)
-    close_incarnations(site.ledger, None, KEY, endings)
-    await until_gone(client, KEY, pace())
-    assert closed(site).end_reason is EndReason.FINISHED
-    assert charged(closed(site)) >= site.ready_seconds() > 0.0
+    close_incarnations(env.ledger, None, KEY, endings)
+    await until_gone(client, KEY, poll_policy())
+    assert closed(env).end_reason is EndReason.FINISHED
+    assert charged(closed(env)) >= env.ready_seconds() > 0.0

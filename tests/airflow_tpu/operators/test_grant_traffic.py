@@ -13,7 +13,7 @@ from airflow_tpu.lifecycle.connections import Connections
 from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
-from tests.airflow_tpu.site import BUCKET, FORM, KEY, Site, context
+from tests.airflow_tpu.cloud_env import BUCKET, FORM, KEY, CloudEnv, context
 
 FAR = "gs://far-away/images"
 MIB = 1024**2
@@ -23,18 +23,18 @@ Make = Callable[[str], None]
 
 
 @pytest.fixture
-def bucket(site: Site) -> Make:
+def bucket(env: CloudEnv) -> Make:
     """Create the bucket of the data somewhere, with 3 MiB of images and as much that is not the run's."""
 
     def make(location: str) -> None:
-        site.cloud.call(lambda: site.cloud.cloud.storage.create_bucket("far-away", location))
+        env.cloud.call(lambda: env.cloud.cloud.storage.create_bucket("far-away", location))
         for name in ("images/1.tfrecord", "images/b/2.tfrecord", "images/3.tfrecord", "images-of-others/1.tfrecord"):
-            site.storage.upload(bucket_name="far-away", object_name=name, data=bytes(MIB))
+            env.storage.upload(bucket_name="far-away", object_name=name, data=bytes(MIB))
 
     return make
 
 
-def refusal(site: Site, **conf: str) -> GrantError:
+def refusal(env: CloudEnv, **conf: str) -> GrantError:
     """Why a run is refused, by its first task and by the one that takes the chips; no TPU is asked for."""
     texts = []
     for task in (CloudTPUCheckGrantOperator, CloudTPULeaseOperator):
@@ -42,14 +42,14 @@ def refusal(site: Site, **conf: str) -> GrantError:
             task(task_id="task", conf={**CONF, **conf}).execute(context())
         texts.append(str(caught.value))
     assert texts[0] == texts[1]
-    assert site.calls("CreateNode") == site.calls("CreateQueuedResource") == []
+    assert env.calls("CreateNode") == env.calls("CreateQueuedResource") == []
     return caught.value
 
 
-def test_data_in_another_region(site: Site, bucket: Make) -> None:
+def test_data_in_another_region(env: CloudEnv, bucket: Make) -> None:
     """A1: a run whose data is in another region fails first and says how many GiB each pass moves."""
     bucket("EUROPE-WEST4")
-    error = refusal(site)
+    error = refusal(env)
     assert isinstance(error, GrantViolation)
     (fault,) = error.faults
     assert (fault.value, fault.nearest) == (FAR, "US-CENTRAL1")
@@ -60,7 +60,7 @@ def test_data_in_another_region(site: Site, bucket: Make) -> None:
     assert "https://cloud.google.com/storage/pricing" in fault.problem
 
 
-def test_accepted_traffic_stays_on_record(site: Site, bucket: Make) -> None:
+def test_accepted_traffic_stays_on_record(env: CloudEnv, bucket: Make) -> None:
     """A1: with a reason for the traffic the run gets a permit, which still says how much it is."""
     bucket("EUROPE-WEST4")
     permit = CloudTPUCheckGrantOperator(task_id="task", conf={**CONF, "allow_paid_reason": "one pass"}).execute(
@@ -70,53 +70,53 @@ def test_accepted_traffic_stays_on_record(site: Site, bucket: Make) -> None:
     assert "each pass over them counts again" in permit["reasons"][0]
 
 
-async def test_accepted_traffic_is_in_the_ledger(site: Site, bucket: Make) -> None:
+async def test_accepted_traffic_is_in_the_ledger(env: CloudEnv, bucket: Make) -> None:
     """A1: the record of the TPU names the bucket elsewhere, its place and the bytes of one pass."""
     bucket("EUROPE-WEST4")
     conf = {**CONF, "allow_paid_reason": "one pass"}
     order = RunContext(KEY, conf, Connections()).request.order()
-    async with site.client() as client:
-        await site.provisioner(client, order, site.lease()).ensure()
-    (event,) = site.ledger.events(KEY)
+    async with env.client() as client:
+        await env.provisioner(client, order, env.lease()).ensure()
+    (event,) = env.ledger.events(KEY)
     assert isinstance(event, Opened)
     assert (event.paid_reason, event.allowance) == ("one pass", "5 on-demand v2-8 devices in us-central1-f")
     assert event.transfers == (Transfer(FAR, "EUROPE-WEST4", outward=False, size=3 * MIB),)
 
 
-def test_a_single_object_is_measured(site: Site, bucket: Make) -> None:
+def test_a_single_object_is_measured(env: CloudEnv, bucket: Make) -> None:
     """A1: an archive is one object, and the refusal says its size."""
     bucket("EUROPE-WEST4")
-    assert f"lie {1 / 1024:.2g} GiB" in str(refusal(site, data_uri=f"{FAR}/1.tfrecord"))
+    assert f"lie {1 / 1024:.2g} GiB" in str(refusal(env, data_uri=f"{FAR}/1.tfrecord"))
 
 
-def test_very_many_objects_are_not_all_counted(site: Site, bucket: Make) -> None:
+def test_very_many_objects_are_not_all_counted(env: CloudEnv, bucket: Make) -> None:
     """A1: a listing that would take minutes ends early, and the amount is a lower bound."""
     bucket("EUROPE-WEST4")
-    assert site.storage.amount(FAR, limit=2) == StoredSize(2 * MIB, complete=False)
-    assert site.storage.amount(FAR) == StoredSize(3 * MIB)
-    assert site.storage.amount("gs://far-away") == StoredSize(4 * MIB)
+    assert env.storage.amount(FAR, limit=2) == StoredSize(2 * MIB, complete=False)
+    assert env.storage.amount(FAR) == StoredSize(3 * MIB)
+    assert env.storage.amount("gs://far-away") == StoredSize(4 * MIB)
 
 
-def test_an_amount_that_may_not_be_listed_is_unknown(site: Site, bucket: Make) -> None:
+def test_an_amount_that_may_not_be_listed_is_unknown(env: CloudEnv, bucket: Make) -> None:
     """A1: where objects may not be listed the amount is unknown, not nothing, and the run is refused all the same."""
     bucket("EUROPE-WEST4")
-    site.cloud.add_fault("gcs.request", {"op": "objects.list", "bucket": "far-away"}, times=9, action="403")
-    assert "How much lies below this URI is unknown" in str(refusal(site))
+    env.cloud.add_fault("gcs.request", {"op": "objects.list", "bucket": "far-away"}, times=9, action="403")
+    assert "How much lies below this URI is unknown" in str(refusal(env))
 
 
 @pytest.mark.parametrize("location", ["US", "NAM4"])
-def test_a_bucket_of_several_regions(site: Site, bucket: Make, location: str) -> None:
+def test_a_bucket_of_several_regions(env: CloudEnv, bucket: Make, location: str) -> None:
     """A2: a multi-region or a pair of regions that has the TPU's own in it is not beside the TPU."""
     bucket(location)
-    assert isinstance(refusal(site), GrantViolation)
+    assert isinstance(refusal(env), GrantViolation)
 
 
 @pytest.mark.parametrize("place", ["data_uri", "artifacts_uri"])
-def test_a_partners_bucket(site: Site, bucket: Make, place: str) -> None:
+def test_a_partners_bucket(env: CloudEnv, bucket: Make, place: str) -> None:
     """A2: every URI of the form is looked at; a bucket whose metadata are refused is unknown, never taken for near."""
     bucket("EUROPE-WEST4")
     fault = {"match": {"method": "GET", "bucket": "far-away", "object": ""}, "params": {"action": "403"}}
-    site.cloud.cloud.faults.add({"point": "gcs.request", "times": 9, **fault})
-    error = refusal(site, **{"data_uri": f"gs://{BUCKET}/data", place: FAR})
+    env.cloud.cloud.faults.add({"point": "gcs.request", "times": 9, **fault})
+    error = refusal(env, **{"data_uri": f"gs://{BUCKET}/data", place: FAR})
     assert isinstance(error, GrantUnknown)
     assert [(fault.value, fault.nearest) for fault in error.faults] == [(FAR, "US-CENTRAL1")]

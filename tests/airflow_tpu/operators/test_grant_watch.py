@@ -12,34 +12,34 @@ from airflow_tpu.errors import GrantViolation, TransientError
 from airflow_tpu.operators.grant_watch import NOTICE_ASSET, CloudTPUGrantNoticeOperator, CloudTPUGrantWatchOperator
 from localcloud.testing import tpu_client
 from localcloud.virtual_cloud import spot_node
+from tests.airflow_tpu.cloud_env import BUCKET, INCLUDE, CloudEnv, context
 from tests.airflow_tpu.mailbox import mail_server
-from tests.airflow_tpu.site import BUCKET, INCLUDE, Site, context
 
 PARENT = "projects/local-project/locations/europe-west4-a"
 V2 = spot_node(accelerator_type="v2-8", runtime_version="tpu-vm-tf-2.16.1-pjrt")
 
 
-def test_the_watch_fails_while_something_is_billed(site: Site) -> None:
+def test_the_watch_fails_while_something_is_billed(env: CloudEnv) -> None:
     """Nothing alive: one line per allowance; a TPU in a zone that is not in the grant fails the task by its name."""
     watch = CloudTPUGrantWatchOperator(task_id="watch")
-    assert len(watch.execute(context())) == 1 + len(site.grant.allowances)
-    tpu_client(site.cloud.endpoints).create_node(parent=PARENT, node_id="stray", node=V2)
+    assert len(watch.execute(context())) == 1 + len(env.grant.allowances)
+    tpu_client(env.cloud.endpoints).create_node(parent=PARENT, node_id="stray", node=V2)
     with pytest.raises(GrantViolation, match=r"; it is billed until it is deleted:\n.*stray"):
         watch.execute(context())
 
 
-def test_a_zone_that_does_not_answer_is_not_taken_for_clean(site: Site) -> None:
+def test_a_zone_that_does_not_answer_is_not_taken_for_clean(env: CloudEnv) -> None:
     """Without an answer it is unknown what is billed there, and the next try asks again."""
-    site.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=1000, action="unreachable")
+    env.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=1000, action="unreachable")
     with pytest.raises(TransientError, match="us-central1-f"):
         CloudTPUGrantWatchOperator(task_id="watch").execute(context())
 
 
 def test_the_watch_warns_of_a_bucket_that_bills_what_was_deleted(
-    site: Site, capsys: pytest.CaptureFixture[str]
+    env: CloudEnv, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Soft delete, retention and versioning are each a warning with the way out, no failure; without them, silence."""
-    bucket = site.storage.get_conn().get_bucket(BUCKET)
+    bucket = env.storage.get_conn().get_bucket(BUCKET)
     watch = CloudTPUGrantWatchOperator(task_id="watch")
 
     def warned() -> list[str]:
@@ -59,27 +59,29 @@ def test_the_watch_warns_of_a_bucket_that_bills_what_was_deleted(
     assert warned() == []
 
 
-def test_the_watch_does_not_guess_settings_that_may_not_be_read(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_watch_does_not_guess_settings_that_may_not_be_read(
+    env: CloudEnv, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Metadata that are refused make a warning, not a clean bill."""
-    site.cloud.add_fault("gcs.request", {"method": "GET", "bucket": BUCKET, "object": ""}, action="403")
+    env.cloud.add_fault("gcs.request", {"method": "GET", "bucket": BUCKET, "object": ""}, action="403")
     CloudTPUGrantWatchOperator(task_id="watch").execute(context())
     assert f"gs://{BUCKET}: its settings may not be read" in capsys.readouterr().out
 
 
-def end_the_grant(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def end_the_grant(env: CloudEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the grant be one whose term is over."""
     text = (INCLUDE / "grants" / "local.yaml").read_text(encoding="utf-8")
     ended = "\n".join("start: 2020-01-01" if line.startswith("start:") else line for line in text.splitlines())
-    site.storage.upload(bucket_name=BUCKET, object_name="grant.yaml", data=ended.replace("days: ", "days: 30 # "))
+    env.storage.upload(bucket_name=BUCKET, object_name="grant.yaml", data=ended.replace("days: ", "days: 30 # "))
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", f"gs://{BUCKET}/grant.yaml")
 
 
-def test_a_notice_is_given_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notice_is_given_once(env: CloudEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     """A grant that has ended gives its notice to log, asset event and XCom, and not again the next day."""
-    end_the_grant(site, monkeypatch)
-    root = f"gs://{BUCKET}/{site.grant.prefix}/models/digits"
+    end_the_grant(env, monkeypatch)
+    root = f"gs://{BUCKET}/{env.grant.prefix}/models/digits"
     for name in ("champion.json", "versions/1.json", "versions/2.json"):
-        site.storage.write_json(f"{root}/{name}", {})
+        env.storage.write_json(f"{root}/{name}", {})
     events = OutletEventAccessors()
     notice = CloudTPUGrantNoticeOperator(task_id="notice")
     told = notice.execute(context(outlet_events=events))
@@ -89,9 +91,9 @@ def test_a_notice_is_given_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> 
     assert notice.execute(context(outlet_events=OutletEventAccessors())) == ""
 
 
-def test_a_notice_goes_by_mail(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notice_goes_by_mail(env: CloudEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     """The targets of the option get the text for the extension once; after a server that refuses, by the next try."""
-    end_the_grant(site, monkeypatch)
+    end_the_grant(env, monkeypatch)
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__FAILURE_NOTIFIERS", "smtp_default:lab@example.org")
     notice = CloudTPUGrantNoticeOperator(task_id="notice")
     with mail_server() as box:

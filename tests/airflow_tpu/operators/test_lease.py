@@ -26,7 +26,7 @@ from airflow_tpu.operators.tpu import CloudTPUDeleteOperator
 from airflow_tpu.stores.grants import load_catalogue
 from airflow_tpu.stores.reservations import ReservationStore
 from airflow_tpu.stores.runs import RunStore
-from tests.airflow_tpu.site import BUCKET, FORM, Site, context, now
+from tests.airflow_tpu.cloud_env import BUCKET, FORM, CloudEnv, context, now
 
 KEYS = [RunKey("tpu_train", f"run {number}") for number in range(6)]
 
@@ -34,7 +34,7 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture
-def run(site: Site) -> Run:
+def run(env: CloudEnv) -> Run:
     """Execute one task of one DAG run, as a worker does."""
 
     def execute(operator: type[CloudTPUBaseOperator], key: RunKey, **conf: Any) -> Any:
@@ -45,15 +45,15 @@ def run(site: Site) -> Run:
 
 
 @pytest.fixture
-def runs(site: Site) -> RunStore:
+def runs(env: CloudEnv) -> RunStore:
     """Leases of the grant."""
-    return site.runs
+    return env.runs
 
 
 @pytest.fixture
-def reservations(site: Site) -> ReservationStore:
+def reservations(env: CloudEnv) -> ReservationStore:
     """Reservations of the grant."""
-    return site.reservations
+    return env.reservations
 
 
 def test_chips_are_taken_with_the_lease(run: Run, runs: RunStore, reservations: ReservationStore) -> None:
@@ -65,14 +65,14 @@ def test_chips_are_taken_with_the_lease(run: Run, runs: RunStore, reservations: 
     assert entry.expires_at == runs.read(KEYS[0]).lease.expires_at
 
 
-def test_run_without_room_fails_before_it_creates(run: Run, site: Site, runs: RunStore) -> None:
+def test_run_without_room_fails_before_it_creates(run: Run, env: CloudEnv, runs: RunStore) -> None:
     """With five of five devices taken the check and the lease task refuse the sixth run, which leaves no lease."""
     for key in KEYS[:5]:
         run(CloudTPULeaseOperator, key)
     for task in (CloudTPUCheckGrantOperator, CloudTPULeaseOperator):
         with pytest.raises(GrantViolation, match=r"; nothing was created:\n(.|\n)*1 asked and 5 held"):
             run(task, KEYS[5])
-    assert site.calls("CreateNode") == site.calls("CreateQueuedResource") == []
+    assert env.calls("CreateNode") == env.calls("CreateQueuedResource") == []
     with pytest.raises(LeaseLost):
         runs.read(KEYS[5])
 
@@ -96,7 +96,7 @@ def test_teardown_gives_the_chips_back(run: Run, reservations: ReservationStore)
     assert {entry.run for entry in reservations.read().entries} == {key.name for key in KEYS[1:]}
 
 
-def test_reaper_gives_back_what_nobody_holds_a_lease_for(run: Run, runs: RunStore, site: Site) -> None:
+def test_reaper_gives_back_what_nobody_holds_a_lease_for(run: Run, runs: RunStore, env: CloudEnv) -> None:
     """A reservation whose lease is gone, as after a crash in between, is free after the reaper's next round."""
     run(CloudTPULeaseOperator, KEYS[0])
     runs.release(KEYS[0])
@@ -105,21 +105,21 @@ def test_reaper_gives_back_what_nobody_holds_a_lease_for(run: Run, runs: RunStor
     assert run(CloudTPULeaseOperator, KEYS[5])["run"] == KEYS[5].name
 
 
-def test_bucket_of_another_project_is_a_reason(site: Site) -> None:
+def test_bucket_of_another_project_is_a_reason(env: CloudEnv) -> None:
     """The number that the grant was given for is compared with the bucket's, and a refusal names both."""
     number = "999999999999"
-    site.cloud.call(lambda: site.cloud.cloud.storage.create_bucket("elsewhere", "US-CENTRAL1", number))
-    order = replace(site.order(), project_number=site.storage.project_number("elsewhere"))
-    with pytest.raises(GrantViolation, match=rf"project_number = '{number}'.* nearest: {site.grant.project_number}"):
-        order.permit(ProjectSnapshot((), (), ()), site.lease(), now())
+    env.cloud.call(lambda: env.cloud.cloud.storage.create_bucket("elsewhere", "US-CENTRAL1", number))
+    order = replace(env.order(), project_number=env.storage.project_number("elsewhere"))
+    with pytest.raises(GrantViolation, match=rf"project_number = '{number}'.* nearest: {env.grant.project_number}"):
+        order.permit(ProjectSnapshot((), (), ()), env.lease(), now())
 
 
-def test_unreadable_number_is_not_held_against_the_run(run: Run, site: Site) -> None:
+def test_unreadable_number_is_not_held_against_the_run(run: Run, env: CloudEnv) -> None:
     """Where the metadata of the grant's bucket may not be read the project's number is unknown, and not guessed."""
     fault = {"match": {"method": "GET", "bucket": BUCKET, "object": ""}, "params": {"action": "403"}}
-    site.cloud.cloud.faults.add({"point": "gcs.request", "after": 1, **fault})  # the first look is for the location
+    env.cloud.cloud.faults.add({"point": "gcs.request", "after": 1, **fault})  # the first look is for the location
     assert run(CloudTPUCheckGrantOperator, KEYS[0])["reasons"] == []
-    assert site.cloud.cloud.faults.unused() == []
+    assert env.cloud.cloud.faults.unused() == []
 
 
 SEARCHED = Alternative("us-central1-a", "v5litepod-4", "v2-alpha-tpuv5-lite", Tier.SPOT)

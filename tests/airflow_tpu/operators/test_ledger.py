@@ -30,16 +30,16 @@ from airflow_tpu.stores.ledger import LedgerStore
 from localcloud.testing import tpu_client
 from localcloud.tpu_api.audit import entries
 from localcloud.virtual_cloud import spot_node
+from tests.airflow_tpu.cloud_env import BUCKET, FORM, KEY, CloudEnv, context, poll_policy, request_delete
 from tests.airflow_tpu.core.made_ledger import ASKED, closed, opened
-from tests.airflow_tpu.site import BUCKET, FORM, KEY, Site, context, pace, request_delete
 
 PARENT = "projects/local-project/locations/europe-west4-b"
 
 
 @pytest.fixture
-def ledger(site: Site) -> LedgerStore:
+def ledger(env: CloudEnv) -> LedgerStore:
     """One incarnation of November, one of December."""
-    store = site.ledger
+    store = env.ledger
     for number, asked in enumerate((ASKED, ASKED + dt.timedelta(days=7)), start=1):
         event = opened(KEY.node_id(number), run=KEY.digest, dag_id=KEY.dag_id, run_id=KEY.run_id, requested_at=asked)
         store.open(event)
@@ -47,28 +47,28 @@ def ledger(site: Site) -> LedgerStore:
     return store
 
 
-def content(site: Site, name: str) -> bytes:
+def content(env: CloudEnv, name: str) -> bytes:
     """An object of the reports folder."""
-    found: bytes = site.storage.download(BUCKET, f"{site.grant.prefix}/reports/{name}")
+    found: bytes = env.storage.download(BUCKET, f"{env.grant.prefix}/reports/{name}")
     return found
 
 
-def test_a_month_is_written_to_the_bucket(site: Site, ledger: LedgerStore) -> None:
+def test_a_month_is_written_to_the_bucket(env: CloudEnv, ledger: LedgerStore) -> None:
     """Without a month it is the one before the DAG run: report, chart and table lie beside the ledger."""
     run = SimpleNamespace(run_after=dt.datetime(2026, 12, 1, 6, tzinfo=dt.UTC))
     answer = CloudTPUMonthlyReportOperator(task_id="report").execute(context(dag_run=run))
     assert answer["written"] == [f"{ledger.root}/reports/2026-11.{ending}" for ending in ("svg", "parquet", "md")]
     assert answer["summary"]["covered"]["chip_hours"] == 6
-    text = content(site, "2026-11.md").decode()
+    text = content(env, "2026-11.md").decode()
     assert "![Chip-hours per day, stacked by DAG](2026-11.svg)" in text
     assert "| kept in the bucket now |" in text
-    assert content(site, "2026-11.svg").startswith(b"<svg ")
-    table = pq.read_table(io.BytesIO(content(site, "2026-11.parquet")))
+    assert content(env, "2026-11.svg").startswith(b"<svg ")
+    table = pq.read_table(io.BytesIO(content(env, "2026-11.parquet")))
     assert table.column("node_id").to_pylist() == [KEY.node_id(1)]
 
 
 def test_a_month_by_its_name(
-    site: Site, ledger: LedgerStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    env: CloudEnv, ledger: LedgerStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command line writes the same files, to the bucket or to a folder, and a table of any period."""
     folder, table, sheet = tmp_path / "out", tmp_path / "all.parquet", tmp_path / "all.csv"
@@ -76,7 +76,7 @@ def test_a_month_by_its_name(
     assert sorted(path.name for path in folder.iterdir()) == ["2026-12.md", "2026-12.parquet", "2026-12.svg"]
     assert main(["usage", "--month", "2026-12"]) == 0
     assert f"Written: {ledger.root}/reports/2026-12.md" in capsys.readouterr().err
-    assert content(site, "2026-12.svg") == (folder / "2026-12.svg").read_bytes()
+    assert content(env, "2026-12.svg") == (folder / "2026-12.svg").read_bytes()
     assert main(["usage", "--parquet", str(table), "--csv", str(sheet)]) == 0
     rows = list(csv.DictReader(sheet.open(encoding="utf-8", newline="")))
     assert [row["node_id"] for row in rows] == pq.read_table(table).column("node_id").to_pylist()
@@ -85,50 +85,50 @@ def test_a_month_by_its_name(
 
 @pytest.mark.parametrize("options", [["--month", "2026-13"], ["--month", "2026-11", "--dag", "x"]])
 def test_what_is_no_month_writes_nothing(
-    site: Site, ledger: LedgerStore, options: list[str], capsys: pytest.CaptureFixture[str]
+    env: CloudEnv, ledger: LedgerStore, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A wrong month, or a part of one, is refused in words before anything is read or written."""
     assert main(["usage", *options]) == 1
     assert "month" in capsys.readouterr().err
-    assert site.storage.listing(f"{ledger.root}/reports/") == []
+    assert env.storage.listing(f"{ledger.root}/reports/") == []
 
 
-async def live(site: Site, client: TPUClient, store: LedgerStore) -> None:
+async def live(env: CloudEnv, client: TPUClient, store: LedgerStore) -> None:
     """One life of a TPU, from the create to the delete, in the ledger and in the cloud."""
-    target = await Provisioner(client, replace(site.stores, ledger=store), site.order(), site.lease()).ensure()
-    await until_ready(client, target, pace())
+    target = await Provisioner(client, replace(env.stores, ledger=store), env.order(), env.lease()).ensure()
+    await until_ready(client, target, poll_policy())
     since = dt.datetime.now(dt.UTC)
-    record = site.runs.update(site.runs.read(KEY), lambda found: found.with_life(KEY.node_id(1), ready_at=since))
+    record = env.runs.update(env.runs.read(KEY), lambda found: found.with_life(KEY.node_id(1), ready_at=since))
     endings = await request_delete(client, KEY)
-    await until_gone(client, KEY, pace())
+    await until_gone(client, KEY, poll_policy())
     close_incarnations(store, record, KEY, endings)
 
 
-def export(site: Site, path: Path) -> Path:
+def export(env: CloudEnv, path: Path) -> Path:
     """Write the local cloud's log of creates and deletes as gcloud would."""
-    path.write_text(json.dumps(entries(site.cloud.cloud.config.state_dir)), encoding="utf-8")
+    path.write_text(json.dumps(entries(env.cloud.cloud.config.state_dir)), encoding="utf-8")
     return path
 
 
 async def test_ledger_and_audit_log_tell_the_same(
-    site: Site, client: TPUClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    env: CloudEnv, client: TPUClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A real life has no difference; a colleague's node and a lost record are differences, and exit 1."""
-    store = site.ledger
-    await live(site, client, store)
-    log = export(site, tmp_path / "audit.json")
+    store = env.ledger
+    await live(env, client, store)
+    log = export(env, tmp_path / "audit.json")
     assert main(["usage", "reconcile", str(log)]) == 0
     assert "1 incarnation(s) and 4 entries compared, 0 difference(s)" in capsys.readouterr().out
-    tpu_client(site.cloud.endpoints).create_node(parent=PARENT, node_id="annas-notebook", node=spot_node())
-    site.storage.remove(f"{store.root}/{closed_path(KEY.node_id(1))}")
-    assert main(["usage", "reconcile", str(export(site, log))]) == 1
+    tpu_client(env.cloud.endpoints).create_node(parent=PARENT, node_id="annas-notebook", node=spot_node())
+    env.storage.remove(f"{store.root}/{closed_path(KEY.node_id(1))}")
+    assert main(["usage", "reconcile", str(export(env, log))]) == 1
     first, second, total = capsys.readouterr().out.splitlines()
     assert first.startswith("annas-notebook: created by anonymous@localcloud.invalid, not in the ledger, not deleted")
     assert second.startswith(f"{KEY.node_id(1)}: deleted, and without an end in the ledger")
     assert total.endswith("2 difference(s)")
 
 
-def test_reconcile_wants_a_file(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reconcile_wants_a_file(env: CloudEnv, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No file, one that is not there, one that is no log: each is said in words."""
     path = tmp_path / "audit.json"
     path.write_text("no log", encoding="utf-8")
@@ -137,9 +137,9 @@ def test_reconcile_wants_a_file(site: Site, tmp_path: Path, capsys: pytest.Captu
         assert said in capsys.readouterr().err
 
 
-def test_the_teardown_tells_what_was_used(site: Site) -> None:
+def test_the_teardown_tells_what_was_used(env: CloudEnv) -> None:
     """Its event of the asset has the run's usage, below the limit of an XCom; without the alias there is none."""
-    store = site.ledger
+    store = env.ledger
     store.open(opened(KEY.node_id(1), run=KEY.digest, dag_id=KEY.dag_id, run_id=KEY.run_id))
     alias = AssetAlias(USAGE_ASSET)
 

@@ -42,7 +42,7 @@ from airflow_tpu.stores.grant_stores import Stores
 from airflow_tpu.stores.grants import store_root
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.runs import RunStore
-from tests.airflow_tpu.site import BUCKET, KEY, ZONE, Site, now, pace
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, ZONE, CloudEnv, now, poll_policy
 
 NODE_ID = KEY.node_id(1)
 NODE = node_name("local-project", ZONE, NODE_ID)
@@ -57,7 +57,7 @@ class Training:
     :param xcom: what the task has told the UI.
     """
 
-    site: Site
+    env: CloudEnv
     record: RunRecord
     ledger: LedgerStore
     runs: RunStore
@@ -87,17 +87,17 @@ class Training:
 
 
 @pytest.fixture
-async def training(site: Site, client: TPUClient) -> Training:
+async def training(env: CloudEnv, client: TPUClient) -> Training:
     """A TPU that has been READY for a while, on which an attempt was started half a minute ago."""
-    root = store_root(site.grant)
-    runs, ledger = RunStore(site.storage, root), LedgerStore(site.storage, root)
+    root = store_root(env.grant)
+    runs, ledger = RunStore(env.storage, root), LedgerStore(env.storage, root)
     record = runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
-    target = await Provisioner(client, Stores(runs, ledger, site.reservations), site.order(), record).ensure()
-    await until_ready(client, target, pace())
+    target = await Provisioner(client, Stores(runs, ledger, env.reservations), env.order(), record).ensure()
+    await until_ready(client, target, poll_policy())
     since = now() - dt.timedelta(minutes=10)
     record = runs.update(record, lambda found: found.with_life(NODE_ID, ready_at=since))
     record = runs.update(record, lambda found: found.next_attempt(NODE_ID, now() - 30 * SECOND))
-    return Training(site, record, ledger, runs)
+    return Training(env, record, ledger, runs)
 
 
 LOSSES: list[tuple[Callable[..., TPULost], EndReason]] = [
@@ -124,7 +124,7 @@ async def test_delete_by_somebody_else_that_fails(training: Training, client: TP
     with pytest.raises(TPUVanished, match=f"somebody deletes it; {MAY_LIVE}"):
         training.wake(error_event(TPUVanished("somebody deletes it", seen)))
     assert (training.closed, [end.at for end in noted_ends(training.runs.read(KEY))]) == ([], [seen])
-    target = await training.site.ensure(client)
+    target = await training.env.ensure(client)
     assert (target.node_id, training.closed, noted_ends(training.runs.read(KEY))) == (NODE_ID, [], [])
 
 
@@ -134,8 +134,8 @@ async def test_delete_by_somebody_else_that_takes_effect(training: Training, cli
     with pytest.raises(TPUVanished):
         training.wake(error_event(TPUVanished("somebody deletes it", seen)))
     await client.delete_node(NODE)
-    await until_gone(client, KEY, pace())
-    await training.site.ensure(client)
+    await until_gone(client, KEY, poll_policy())
+    await training.env.ensure(client)
     (closed,) = training.closed
     assert (closed.ended_at, closed.end_reason) == (seen, EndReason.VANISHED)
     assert training.record.attempt_at is not None
@@ -156,7 +156,7 @@ def test_silent_host_is_deleted_at_once(training: Training) -> None:
     with pytest.raises(HostLost):
         training.wake(error_event(HostLost("silent")))
     (end,) = noted_ends(training.runs.read(KEY))
-    assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
+    assert [call["method"] for call in training.env.calls("DeleteNode")] == ["Tpu/DeleteNode"]
     assert before - SECOND <= end.at <= now() + SECOND
 
 
@@ -165,7 +165,7 @@ def test_node_under_maintenance_keeps_its_place(training: Training) -> None:
     with pytest.raises(TPUMaintenance):
         training.wake(error_event(TPUMaintenance("down")))
     assert training.closed == []
-    assert training.site.calls("DeleteNode") == []
+    assert training.env.calls("DeleteNode") == []
 
 
 def test_try_says_what_it_has_lost(training: Training, capfd: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +173,7 @@ def test_try_says_what_it_has_lost(training: Training, capfd: pytest.CaptureFixt
     manifest = f"{training.record.key.name}/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
     seen = now() - 2 * SECOND
     saved = {"step": 10, "files": [], "created": (seen - 10 * SECOND).timestamp()}
-    training.site.storage.write_json(f"gs://{BUCKET}/runs/{manifest}", saved)
+    training.env.storage.write_json(f"gs://{BUCKET}/runs/{manifest}", saved)
     reached = {"reached": json_form.to_json(Reached(step=14))}
     with pytest.raises(TPUPreempted):
         training.wake({**error_event(TPUPreempted("gone", seen)), **reached}, max_preemptions=4)
@@ -188,7 +188,7 @@ def test_ledger_has_what_was_trained_and_what_of_it_is_lost(training: Training) 
     manifest = f"{training.record.key.name}/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
     seen = now()
     saved = {"step": 10, "files": [], "created": (seen - 10 * SECOND).timestamp()}
-    training.site.storage.write_json(f"gs://{BUCKET}/runs/{manifest}", saved)
+    training.env.storage.write_json(f"gs://{BUCKET}/runs/{manifest}", saved)
     with pytest.raises(TPUPreempted):
         training.wake(error_event(TPUPreempted("gone", seen)))
     (closed,) = training.closed
@@ -208,7 +208,7 @@ def test_without_a_checkpoint_everything_is_lost(training: Training) -> None:
 
 def test_run_that_ends_on_a_lost_tpu_is_the_tpu_s_loss(training: Training) -> None:
     """A script that was stopped by the preemption says so too late to be believed: the node's state decides."""
-    training.site.cloud.preempt(NODE_ID)
+    training.env.cloud.preempt(NODE_ID)
     result = {"exit_code": 143, "started_at": now().timestamp() - 30, "ended_at": now().timestamp()}
     with pytest.raises(TPUPreempted, match="exit code 143"):
         training.wake({"status": "finished", "result": result})
@@ -230,12 +230,12 @@ def test_second_stall_on_a_tpu_ends_the_tpu(training: Training) -> None:
     with pytest.raises(RunStalled):
         training.wake(error_event(RunStalled("nothing changed")))
     assert training.closed == []
-    assert training.site.calls("DeleteNode") == []
+    assert training.env.calls("DeleteNode") == []
     with pytest.raises(RunStalled):
         training.wake(error_event(RunStalled("nothing changed")))
     assert training.closed == []  # it ends when it is gone; until then the lease has the note
     assert [end.node_id for end in noted_ends(training.runs.read(KEY))] == [NODE_ID]
-    assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
+    assert [call["method"] for call in training.env.calls("DeleteNode")] == ["Tpu/DeleteNode"]
 
 
 def test_tpu_that_did_not_initialise_is_replaced(training: Training) -> None:
@@ -244,7 +244,7 @@ def test_tpu_that_did_not_initialise_is_replaced(training: Training) -> None:
     with pytest.raises(AcceleratorMissing):
         training.wake({"status": "finished", "result": result})
     assert [end.node_id for end in noted_ends(training.runs.read(KEY))] == [NODE_ID]
-    assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
+    assert [call["method"] for call in training.env.calls("DeleteNode")] == ["Tpu/DeleteNode"]
 
 
 @pytest.mark.parametrize("code", [124, 137, 255])
@@ -254,12 +254,12 @@ def test_exit_code_of_the_script_s_own_is_its_failure(training: Training, code: 
     with pytest.raises(RunFailed, match=f"exit code {code}"):
         training.wake({"status": "finished", "result": result})
     assert "interruption" not in training.xcom
-    assert training.site.calls("DeleteNode") == []
+    assert training.env.calls("DeleteNode") == []
 
 
 def test_killed_by_a_preemption_is_the_tpu_s_loss(training: Training) -> None:
     """The same code on a TPU that was taken away costs an attempt and is no failure of the script."""
-    training.site.cloud.preempt(NODE_ID)
+    training.env.cloud.preempt(NODE_ID)
     result = {"exit_code": 137, "started_at": now().timestamp() - 30, "ended_at": now().timestamp()}
     with pytest.raises(TPUPreempted, match="exit code 137"):
         training.wake({"status": "finished", "result": result})
@@ -270,6 +270,6 @@ def test_tpu_that_does_not_get_well_is_deleted_and_counted(training: Training, e
     """A TPU that was given up before it was well, or let us in, goes, and is one of the losses that the form allows."""
     with pytest.raises(type(error)):
         training.hear_of_wait(error_event(error), max_preemptions=1)
-    assert [call["method"] for call in training.site.calls("DeleteNode")] == ["Tpu/DeleteNode"]
+    assert [call["method"] for call in training.env.calls("DeleteNode")] == ["Tpu/DeleteNode"]
     with pytest.raises(BudgetExhausted, match="max_preemptions is 1"):
         training.hear_of_wait(error_event(error), max_preemptions=1)

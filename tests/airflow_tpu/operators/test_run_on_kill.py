@@ -33,7 +33,7 @@ from airflow_tpu.stores.runs import RunStore
 from airflow_tpu.triggers.run import CloudTPURunTrigger
 from localcloud.testing import eventually_async
 from tests.airflow_tpu.attempts import ENDLESS, NODE, NODE_ID, ready, run_context, script
-from tests.airflow_tpu.site import FORM, KEY, Site, pace
+from tests.airflow_tpu.cloud_env import FORM, KEY, CloudEnv, poll_policy
 from tests.airflow_tpu.supervisor import Supervisor
 
 pytestmark = pytest.mark.slow
@@ -49,16 +49,16 @@ NUMBER = 1
 
 
 @pytest.fixture
-async def work(site: Site, client: TPUClient) -> RunContext:
+async def work(env: CloudEnv, client: TPUClient) -> RunContext:
     """A run that has a READY TPU."""
-    work = run_context(script(site, ENDLESS))
+    work = run_context(script(env, ENDLESS))
     await ready(work, client)
     return work
 
 
 def trigger_of(work: RunContext, record: RunRecord, job: RunningJob) -> CloudTPURunTrigger:
     """The trigger that follows a training, as a triggerer has made it."""
-    until = pace().until.timestamp()
+    until = poll_policy().until.timestamp()
     connections = Connections()
     watch = TriggerContext(KEY, record.lease.token, connections.gcp_conn_id, connections.ssh_conn_id, "", 0.1, until)
     trigger = CloudTPURunTrigger(TRIGGER_CONTEXT_FORM.to_json(watch), json_form.to_json(job))
@@ -88,14 +88,14 @@ def take_over(work: RunContext, record: RunRecord) -> None:
     work.stores.runs.acquire(KEY, record.zone, record.lease.expires_at)
 
 
-def processes(site: Site) -> list[int]:
+def processes(env: CloudEnv) -> list[int]:
     """What runs on the TPU VMs."""
-    return site.cloud.call(site.cloud.cloud.worker_pool.processes)
+    return env.cloud.call(env.cloud.cloud.worker_pool.processes)
 
 
-async def states(site: Site) -> dict[str, str]:
+async def states(env: CloudEnv) -> dict[str, str]:
     """State of every node, for a wait that deletes nothing."""
-    return site.nodes()
+    return env.nodes()
 
 
 @asynccontextmanager
@@ -140,22 +140,22 @@ async def cancelled(
 
 @ENDED
 async def test_trigger_of_an_ended_task(
-    site: Site, client: TPUClient, work: RunContext, monkeypatch: pytest.MonkeyPatch, state: str | None
+    env: CloudEnv, client: TPUClient, work: RunContext, monkeypatch: pytest.MonkeyPatch, state: str | None
 ) -> None:
     """The triggerer calls ``on_kill``, which asks for the delete of the TPU, once, and the training goes with it."""
     await cancelled(work, client, monkeypatch, state)
-    await eventually_async(partial(states, site), lambda found: found == {})
-    assert (len(site.calls("DeleteNode")), processes(site)) == (1, [])
+    await eventually_async(partial(states, env), lambda found: found == {})
+    assert (len(env.calls("DeleteNode")), processes(env)) == (1, [])
 
 
 @WANTED
 async def test_trigger_whose_tpu_is_still_wanted(
-    site: Site, client: TPUClient, work: RunContext, monkeypatch: pytest.MonkeyPatch, state: str, taken_over: bool
+    env: CloudEnv, client: TPUClient, work: RunContext, monkeypatch: pytest.MonkeyPatch, state: str, taken_over: bool
 ) -> None:
     """A trigger that only moves, a success, and an attempt that a newer one has replaced leave both alone."""
     await cancelled(work, client, monkeypatch, state, taken_over)
-    assert (site.nodes(), site.calls("DeleteNode")) == ({NODE_ID: "READY"}, [])
-    assert processes(site) != []
+    assert (env.nodes(), env.calls("DeleteNode")) == ({NODE_ID: "READY"}, [])
+    assert processes(env) != []
 
 
 def kill_task(work: RunContext, record: RunRecord, monkeypatch: pytest.MonkeyPatch, state: str | None) -> None:
@@ -174,24 +174,24 @@ def kill_task(work: RunContext, record: RunRecord, monkeypatch: pytest.MonkeyPat
 
 @ENDED
 async def test_task_that_is_ended_in_its_worker(
-    site: Site, client: TPUClient, work: RunContext, monkeypatch: pytest.MonkeyPatch, state: str | None
+    env: CloudEnv, client: TPUClient, work: RunContext, monkeypatch: pytest.MonkeyPatch, state: str | None
 ) -> None:
     """The task asks for the delete of the TPU, once, and does not wait for its end."""
     kill_task(work, work.stores.runs.read(KEY), monkeypatch, state)
-    await eventually_async(partial(states, site), lambda found: found == {})
-    assert (len(site.calls("DeleteNode")), site.nodes()) == (1, {})
+    await eventually_async(partial(states, env), lambda found: found == {})
+    assert (len(env.calls("DeleteNode")), env.nodes()) == (1, {})
 
 
 @pytest.mark.parametrize(("state", "taken_over"), [("success", False), ("running", True)], ids=["success", "cleared"])
 async def test_task_whose_tpu_is_still_wanted(
-    site: Site, work: RunContext, monkeypatch: pytest.MonkeyPatch, state: str, taken_over: bool
+    env: CloudEnv, work: RunContext, monkeypatch: pytest.MonkeyPatch, state: str, taken_over: bool
 ) -> None:
     """A task that was marked a success, and one that a newer attempt has replaced, leave the TPU alone."""
     record = work.stores.runs.read(KEY)
     if taken_over:
         take_over(work, record)
     kill_task(work, record, monkeypatch, state)
-    assert (site.nodes(), site.calls("DeleteNode")) == ({NODE_ID: "READY"}, [])
+    assert (env.nodes(), env.calls("DeleteNode")) == ({NODE_ID: "READY"}, [])
 
 
 class Silent(RunStore):
@@ -215,13 +215,13 @@ class Deaf(RunContext):
 
 
 async def test_task_that_is_ended_while_the_bucket_does_not_answer(
-    site: Site, work: RunContext, monkeypatch: pytest.MonkeyPatch
+    env: CloudEnv, work: RunContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The question for a newer attempt does not use up the seconds that a killed task has for its one request."""
     deaf = Deaf(KEY, FORM, Connections())
     _ = deaf.stores, deaf.clients.storage.get_conn()  # a task has used them by then
     try:
         kill_task(deaf, work.stores.runs.read(KEY), monkeypatch, "failed")
-        await eventually_async(partial(states, site), lambda found: found == {})
+        await eventually_async(partial(states, env), lambda found: found == {})
     finally:
         Silent.answers.set()

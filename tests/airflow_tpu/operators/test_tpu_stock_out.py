@@ -18,7 +18,7 @@ from airflow_tpu.errors import ConfigError, QuotaExceeded, StockOut
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator
 from airflow_tpu.stores.runs import RunStore
 from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
-from tests.airflow_tpu.site import FORM, KEY, ZONE, Site, context, now
+from tests.airflow_tpu.cloud_env import FORM, KEY, ZONE, CloudEnv, context, now
 
 NO_CAPACITY: dict[str, Any] = {
     "action": "error",
@@ -31,9 +31,9 @@ Create = Callable[..., Any]
 
 
 @pytest.fixture
-def runs(site: Site) -> RunStore:
+def runs(env: CloudEnv) -> RunStore:
     """Leases of the grant."""
-    return site.runs
+    return env.runs
 
 
 @pytest.fixture
@@ -49,14 +49,16 @@ def create(runs: RunStore) -> Create:
     return execute
 
 
-def asked(site: Site) -> list[str]:
+def asked(env: CloudEnv) -> list[str]:
     """Zone of each create call."""
-    return [str(call["resource"]).split("/")[3] for call in site.calls("CreateNode")]
+    return [str(call["resource"]).split("/")[3] for call in env.calls("CreateNode")]
 
 
-def test_worker_slot_is_given_up(site: Site, create: Create, runs: RunStore, caplog: pytest.LogCaptureFixture) -> None:
+def test_worker_slot_is_given_up(
+    env: CloudEnv, create: Create, runs: RunStore, caplog: pytest.LogCaptureFixture
+) -> None:
     """The task is deferred, not asleep; since when it waits is in the lease, so that it survives every process."""
-    site.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
+    env.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
     before = now()
     with pytest.raises(TaskDeferred) as deferred:
         create()
@@ -68,13 +70,15 @@ def test_worker_slot_is_given_up(site: Site, create: Create, runs: RunStore, cap
     assert before <= search.since <= now()
     assert trigger.search["resume_at"] > search.since.timestamp()
     assert "waiting for capacity for spot v2-8 in us-central1-f" in caplog.text
-    assert site.nodes() == {}
+    assert env.nodes() == {}
 
 
-def test_wait_ends_with_the_lease(site: Site, create: Create, runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_ends_with_the_lease(
+    env: CloudEnv, create: Create, runs: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next check is never after the deadline, however long the pause would be."""
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS", "100000")
-    site.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
+    env.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
     with pytest.raises(TaskDeferred) as deferred:
         create()
     trigger = cast(CloudTPUCapacityTrigger, deferred.value.trigger)
@@ -100,80 +104,80 @@ async def test_trigger_says_what_it_waits_for(capfd: pytest.CaptureFixture[str])
     assert int(told[1]) >= 90
 
 
-def test_ready_tpu_ends_the_search(site: Site, create: Create, runs: RunStore) -> None:
+def test_ready_tpu_ends_the_search(env: CloudEnv, create: Create, runs: RunStore) -> None:
     """With a TPU there is nothing to wait for: the next stock-out begins a search of its own."""
-    site.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
+    env.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
     with pytest.raises(TaskDeferred):
         create()
     assert create()["zone"] == ZONE
     assert runs.read(KEY).capacity_search is None
 
 
-def test_worker_that_may_not_defer_is_tried_again(site: Site, create: Create) -> None:
+def test_worker_that_may_not_defer_is_tried_again(env: CloudEnv, create: Create) -> None:
     """Without a triggerer the try ends, and Airflow's own retry waits without a worker slot."""
-    site.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
+    env.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
     with pytest.raises(StockOut, match=BEING_DELETED):
         create(deferrable=False)
 
 
 def test_fault_of_a_connection_leaves_the_tpu_to_the_teardown(
-    site: Site, create: Create, monkeypatch: pytest.MonkeyPatch
+    env: CloudEnv, create: Create, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A later try that meets a broken SSH connection deletes nothing: the TPU of the first may be alive."""
     create()
     monkeypatch.setenv("AIRFLOW_CONN_TPU_SSH_DEFAULT", "ssh://nobody@")
     with pytest.raises(ConfigError, match=f"; {MAY_LIVE}"):
         create()
-    assert len(site.nodes()) == 1
+    assert len(env.nodes()) == 1
 
 
-def test_walk_moves_lease_and_reservation(site: Site, create: Create, runs: RunStore) -> None:
+def test_walk_moves_lease_and_reservation(env: CloudEnv, create: Create, runs: RunStore) -> None:
     """The alternative is in the lease, the reservation moves with it, and the TPU is where both say."""
-    site.cloud.add_fault("tpu.operation", {"verb": "create"}, times=2, **NO_CAPACITY)
+    env.cloud.add_fault("tpu.operation", {"verb": "create"}, times=2, **NO_CAPACITY)
     done = create(on_stock_out="walk")
     record = runs.read(KEY)
-    assert asked(site) == [ZONE, ZONE, "us-central1-a"]
+    assert asked(env) == [ZONE, ZONE, "us-central1-a"]
     assert record.alternative is not None
     assert (done["zone"], record.zone, record.alternative.zone) == ("us-central1-a",) * 3
-    (entry,) = site.reservations.read().entries
+    (entry,) = env.reservations.read().entries
     assert (entry.zone, entry.accelerator_type, entry.chips) == ("us-central1-a", "v5litepod-4", 4)
 
 
-def test_walk_waits_when_all_were_tried(site: Site, create: Create, runs: RunStore) -> None:
+def test_walk_waits_when_all_were_tried(env: CloudEnv, create: Create, runs: RunStore) -> None:
     """After the last alternative the task waits and begins again with the form's."""
-    site.cloud.add_fault("tpu.operation", {"verb": "create"}, times=3, **NO_CAPACITY)
+    env.cloud.add_fault("tpu.operation", {"verb": "create"}, times=3, **NO_CAPACITY)
     with pytest.raises(TaskDeferred):
         create(on_stock_out="walk")
     record = runs.read(KEY)
-    assert len(asked(site)) == 3
+    assert len(asked(env)) == 3
     assert record.alternative is not None
     assert record.capacity_search is not None
     assert (record.alternative.zone, record.alternative.tier, record.capacity_search.rounds) == (ZONE, "spot", 1)
     assert create(on_stock_out="walk")["zone"] == ZONE
 
 
-def test_walk_passes_over_a_row_without_room(site: Site, create: Create, runs: RunStore) -> None:
+def test_walk_passes_over_a_row_without_room(env: CloudEnv, create: Create, runs: RunStore) -> None:
     """A row that others have used up is asked for permission, not for a TPU; the next one is taken."""
-    grant = site.grant.allowances[0]
+    grant = env.grant.allowances[0]
     assert (grant.count, grant.tier) == (5, "on-demand")
     for number in range(grant.count):
-        site.foreign_node(f"colleague-{number}")
-    site.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
+        env.foreign_node(f"colleague-{number}")
+    env.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
     assert create(on_stock_out="walk")["zone"] == "us-central1-a"
-    assert asked(site) == [ZONE, "us-central1-a"]
+    assert asked(env) == [ZONE, "us-central1-a"]
 
 
-def test_full_quota_names_what_is_dead(site: Site, create: Create) -> None:
+def test_full_quota_names_what_is_dead(env: CloudEnv, create: Create) -> None:
     """The message names every terminated node in the project and who deletes it."""
-    site.foreign_node("colleague-1")
-    site.cloud.preempt("colleague-1")
-    site.cloud.add_fault("tpu.call", {"method": "CreateNode"}, action="error", code=8, message=QUOTA)
+    env.foreign_node("colleague-1")
+    env.cloud.preempt("colleague-1")
+    env.cloud.add_fault("tpu.call", {"method": "CreateNode"}, action="error", code=8, message=QUOTA)
     with pytest.raises(QuotaExceeded, match=r"colleague-1 \(not of this package: delete it by hand\)"):
         create()
 
 
-def test_full_quota_without_terminated_nodes_says_so(site: Site, create: Create) -> None:
+def test_full_quota_without_terminated_nodes_says_so(env: CloudEnv, create: Create) -> None:
     """Without a dead resource the message names none."""
-    site.cloud.add_fault("tpu.call", {"method": "CreateNode"}, action="error", code=8, message=QUOTA)
+    env.cloud.add_fault("tpu.call", {"method": "CreateNode"}, action="error", code=8, message=QUOTA)
     with pytest.raises(QuotaExceeded, match="what holds the quota is alive"):
         create()

@@ -21,8 +21,8 @@ from airflow_tpu.stores.runs import RunStore
 from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
 from localcloud.rules.settings import Latencies
 from localcloud.testing import eventually
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, ZONE, CloudEnv, now
 from tests.airflow_tpu.conftest import Open
-from tests.airflow_tpu.site import BUCKET, KEY, ZONE, Site, now
 
 NO_CAPACITY: dict[str, Any] = {
     "action": "error",
@@ -37,9 +37,9 @@ SHUT = {"deadline_hours": 2, "start_within_hours": 0.5}
 
 
 @pytest.fixture
-def runs(site: Site) -> RunStore:
+def runs(env: CloudEnv) -> RunStore:
     """Leases of the grant that the tasks load; the run's ends in an hour."""
-    store = RunStore(site.storage, store_root(site.grant))
+    store = RunStore(env.storage, store_root(env.grant))
     store.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
     return store
 
@@ -64,11 +64,11 @@ def closing(runs: RunStore) -> dt.datetime:
 
 
 def test_wait_for_capacity_ends_with_the_window(
-    site: Site, runs: RunStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    env: CloudEnv, runs: RunStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The task wakes when its window closes, however long the pause would be, and says until when it waits."""
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS", "100000")
-    site.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
+    env.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
     with pytest.raises(TaskDeferred) as deferred:
         task(**OPEN).execute(context())
     trigger = cast(CloudTPUCapacityTrigger, deferred.value.trigger)
@@ -76,14 +76,14 @@ def test_wait_for_capacity_ends_with_the_window(
     assert f"giving up at {closing(runs):%Y-%m-%d %H:%M} UTC" in caplog.text
 
 
-def test_closed_window_asks_for_nothing(site: Site, runs: RunStore) -> None:
+def test_closed_window_asks_for_nothing(env: CloudEnv, runs: RunStore) -> None:
     """A try that begins after the window has closed is skipped without one create call."""
     with pytest.raises(AirflowSkipException, match=r"no TPU in time.*Nothing is billed any more"):
         task(**SHUT).execute(context())
-    assert site.calls("CreateNode") == []
+    assert env.calls("CreateNode") == []
 
 
-def test_tpu_that_comes_too_late_is_given_back(site: Site, runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tpu_that_comes_too_late_is_given_back(env: CloudEnv, runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trigger knows when the window closes; the task then deletes what it requested and is skipped."""
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS", "0")
     with pytest.raises(TaskDeferred) as deferred:
@@ -92,23 +92,23 @@ def test_tpu_that_comes_too_late_is_given_back(site: Site, runs: RunStore, monke
     assert (watch.closing, watch.deadline) == (closing(runs), runs.read(KEY).lease.expires_at)
     with pytest.raises(AirflowSkipException, match="no TPU in time"):
         task(**OPEN).execute_ready(context(), error_event(WindowClosed("no TPU in time.")))
-    assert eventually(site.nodes, lambda found: found == {}) == {}
+    assert eventually(env.nodes, lambda found: found == {}) == {}
     assert len(noted_ends(runs.read(KEY))) == 1
 
 
-def test_run_that_has_had_a_tpu_goes_on(site: Site, runs: RunStore) -> None:
+def test_run_that_has_had_a_tpu_goes_on(env: CloudEnv, runs: RunStore) -> None:
     """Once a TPU was READY the window means nothing: a repeated task uses it, or makes the next one."""
     assert task().execute(context())["zone"] == ZONE
     assert task(**SHUT).execute(context())["zone"] == ZONE
-    assert len(site.calls("CreateNode")) == 1
+    assert len(env.calls("CreateNode")) == 1
 
 
-async def test_wait_says_since_when_and_ends_at_the_window(open_site: Open) -> None:
+async def test_wait_says_since_when_and_ends_at_the_window(open_env: Open) -> None:
     """The line counts from when the wait began in whatever process, and the window's end has an error of its own."""
-    site = open_site(latencies=Latencies(creating=600.0))
-    async with site.client() as client:
-        target = await site.provisioner(client, site.order(), site.lease()).ensure()
+    env = open_env(latencies=Latencies(creating=600.0))
+    async with env.client() as client:
+        target = await env.provisioner(client, env.order(), env.lease()).ensure()
         began = now() - dt.timedelta(seconds=300)
-        pace = PollPolicy(0.05, now() + dt.timedelta(hours=1), began, now())
+        poll_policy = PollPolicy(0.05, now() + dt.timedelta(hours=1), began, now())
         with pytest.raises(WindowClosed, match=rf"waiting for .*: \d+ min since {began:%H:%M:%S} UTC"):
-            await until_ready(client, target, pace)
+            await until_ready(client, target, poll_policy)

@@ -8,15 +8,15 @@ from airflow_tpu import settings
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.errors import GrantError, GrantUnknown
 from airflow_tpu.stores.grants import grant_at_parse, load_grant
-from tests.airflow_tpu.site import BUCKET, INCLUDE, Site
+from tests.airflow_tpu.cloud_env import BUCKET, INCLUDE, CloudEnv
 
 TEXT = (INCLUDE / "grants" / "local.yaml").read_text(encoding="utf-8")
 URI = f"gs://{BUCKET}/grants/mine.yaml"
 
 
-def put(site: Site, text: str) -> None:
+def put(env: CloudEnv, text: str) -> None:
     """Write the grant into the bucket."""
-    site.storage.upload(bucket_name=BUCKET, object_name="grants/mine.yaml", data=text)
+    env.storage.upload(bucket_name=BUCKET, object_name="grants/mine.yaml", data=text)
 
 
 def use(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -24,16 +24,16 @@ def use(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", name)
 
 
-def test_grant_in_a_bucket(site: Site, grant: Grant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grant_in_a_bucket(env: CloudEnv, grant: Grant, monkeypatch: pytest.MonkeyPatch) -> None:
     """The object is read through the Google connection, each time anew."""
-    put(site, TEXT)
+    put(env, TEXT)
     use(monkeypatch, URI)
     assert load_grant() == grant
-    put(site, f"{TEXT}\nprefix: elsewhere\n")
-    assert load_grant(storage=site.storage).prefix == "elsewhere"
+    put(env, f"{TEXT}\nprefix: elsewhere\n")
+    assert load_grant(storage=env.storage).prefix == "elsewhere"
 
 
-def test_grant_in_a_variable(site: Site, grant: Grant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grant_in_a_variable(env: CloudEnv, grant: Grant, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same YAML as text of an Airflow Variable."""
     monkeypatch.setenv("AIRFLOW_VAR_TRC_GRANT", TEXT)
     use(monkeypatch, "variable:trc_grant")
@@ -51,34 +51,34 @@ def test_grant_in_a_variable(site: Site, grant: Grant, monkeypatch: pytest.Monke
         ("/etc/passwd", "is not a file of include/grants"),
     ],
 )
-def test_missing_grant_is_unknown(site: Site, monkeypatch: pytest.MonkeyPatch, name: str, said: str) -> None:
+def test_missing_grant_is_unknown(env: CloudEnv, monkeypatch: pytest.MonkeyPatch, name: str, said: str) -> None:
     """Each kind of missing grant is named; a path never leaves include/grants."""
     monkeypatch.setenv("AIRFLOW_VAR_NOBODY", " ")
     with pytest.raises(GrantUnknown, match=said):
         load_grant(name)
 
 
-def test_grant_that_may_not_be_read_is_unknown(site: Site) -> None:
+def test_grant_that_may_not_be_read_is_unknown(env: CloudEnv) -> None:
     """A refusal by the bucket is reported as one."""
-    put(site, TEXT)
-    site.cloud.add_fault("gcs.request", {"object": "grants/mine.yaml"}, times=9, action="403")
+    put(env, TEXT)
+    env.cloud.add_fault("gcs.request", {"object": "grants/mine.yaml"}, times=9, action="403")
     with pytest.raises(GrantUnknown, match="cannot be read"):
-        load_grant(URI, site.storage)
+        load_grant(URI, env.storage)
 
 
 @pytest.mark.parametrize(("text", "error"), [("a: [", GrantUnknown), ("project_id: 5", GrantError), ("", GrantError)])
-def test_wrong_grant_says_what_is_wrong(site: Site, text: str, error: type[Exception]) -> None:
+def test_wrong_grant_says_what_is_wrong(env: CloudEnv, text: str, error: type[Exception]) -> None:
     """What is not YAML, or not a grant, is refused with the faults."""
-    put(site, text)
+    put(env, text)
     with pytest.raises(error):
-        load_grant(URI, site.storage)
+        load_grant(URI, env.storage)
 
 
 @pytest.mark.parametrize("name", [URI, "variable:trc_grant", "none.yaml"])
-def test_parsing_a_dag_asks_nobody(site: Site, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_parsing_a_dag_asks_nobody(env: CloudEnv, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A form is built without the grant when it is not a file: a DAG file is parsed every few seconds."""
     monkeypatch.setenv("AIRFLOW_VAR_TRC_GRANT", TEXT)
-    put(site, TEXT)
+    put(env, TEXT)
     use(monkeypatch, name)
     assert grant_at_parse() is None
     use(monkeypatch, "local.yaml")

@@ -18,26 +18,26 @@ from airflow_tpu.stores.grants import store_root
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.runs import RunStore
 from localcloud.testing import eventually
-from tests.airflow_tpu.site import BUCKET, KEY, ZONE, Site, now, pace
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, ZONE, CloudEnv, now, poll_policy
 
 CONF = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
 
 
 @pytest.fixture
-async def damaged(site: Site, client: TPUClient) -> Site:
+async def damaged(env: CloudEnv, client: TPUClient) -> CloudEnv:
     """A READY TPU without a lease, whose record was overwritten by hand."""
-    root = store_root(site.grant)
-    runs, ledger = RunStore(site.storage, root), LedgerStore(site.storage, root)
+    root = store_root(env.grant)
+    runs, ledger = RunStore(env.storage, root), LedgerStore(env.storage, root)
     record = runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
-    await until_ready(client, await site.provisioner(client, site.order(), record).ensure(), pace())
+    await until_ready(client, await env.provisioner(client, env.order(), record).ensure(), poll_policy())
     runs.release(KEY)
     (name,) = ledger.names("ledger/incarnations/")
-    site.storage.write_json(f"gs://{BUCKET}/{name}", {"event": "opened", "version": 1})
-    return site
+    env.storage.write_json(f"gs://{BUCKET}/{name}", {"event": "opened", "version": 1})
+    return env
 
 
 @pytest.mark.parametrize("operator", [CloudTPUDeleteOperator, CloudTPUReaperOperator], ids=["teardown", "reaper"])
-def test_no_delete_depends_on_a_record(damaged: Site, operator: type, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_delete_depends_on_a_record(damaged: CloudEnv, operator: type, monkeypatch: pytest.MonkeyPatch) -> None:
     """Teardown and reaper fail because of the record, after the TPU was asked to go."""
     instance = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1)
     conf = {} if operator is CloudTPUReaperOperator else {"conf": CONF, "poll_interval": 0.1}

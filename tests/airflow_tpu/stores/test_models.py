@@ -13,7 +13,7 @@ from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.errors import ConfigError
 from airflow_tpu.lifecycle.training.model_version import data_objects, revision
 from airflow_tpu.stores.models import ModelStore
-from tests.airflow_tpu.site import BUCKET, ROOT, Site
+from tests.airflow_tpu.cloud_env import BUCKET, ROOT, CloudEnv
 
 NAMES = [f"2026112{day}T021500Z-{day}" for day in range(5)]
 RUNS = f"gs://{BUCKET}/trc/runs"
@@ -27,9 +27,9 @@ def manifest(version: str, **origin: Any) -> ModelManifest:
 
 
 @pytest.fixture
-def store(site: Site) -> ModelStore:
+def store(env: CloudEnv) -> ModelStore:
     """An empty store."""
-    return ModelStore(site.storage, ROOT, "digits")
+    return ModelStore(env.storage, ROOT, "digits")
 
 
 def crown(store: ModelStore, version: str) -> Champion | None:
@@ -68,35 +68,35 @@ def test_old_versions_are_forgotten_but_never_the_champion(store: ModelStore) ->
     assert store.prune(0) == []
 
 
-def test_artifacts_of_a_forgotten_version_are_removed_with_its_checkpoints(store: ModelStore, site: Site) -> None:
+def test_artifacts_of_a_forgotten_version_are_removed_with_its_checkpoints(store: ModelStore, env: CloudEnv) -> None:
     """Everything of that run goes, a run whose name begins alike stays."""
     one = manifest(NAMES[0])
     run = one.artifacts_uri.rpartition("/")[0]
     for uri in (f"{run}/attempt-1/output/model.json", f"{run}/checkpoints/c.json", f"{run}0/attempt-1/model.json"):
-        site.storage.write_json(uri, {})
+        env.storage.write_json(uri, {})
     assert store.remove_run(one)[0] == 2
-    assert [info.name for info in site.storage.listing(RUNS)] == [
+    assert [info.name for info in env.storage.listing(RUNS)] == [
         f"{run}0/attempt-1/model.json".removeprefix(f"gs://{BUCKET}/")
     ]
 
 
-def test_manifest_that_points_elsewhere_removes_nothing(store: ModelStore, site: Site) -> None:
+def test_manifest_that_points_elsewhere_removes_nothing(store: ModelStore, env: CloudEnv) -> None:
     """A manifest in a bucket is untrusted."""
-    site.storage.write_json(f"{RUNS}/precious/attempt-1/model.json", {})
+    env.storage.write_json(f"{RUNS}/precious/attempt-1/model.json", {})
     forged = ModelManifest("digits", "v", "", f"{RUNS}/precious/attempt-1", "f", {}, {"dag_id": "d", "run_id": "r"})
     assert store.remove_run(forged) == (0, 0)
-    assert len(site.storage.listing(RUNS)) == 1
+    assert len(env.storage.listing(RUNS)) == 1
 
 
-def test_data_set_is_an_object_or_what_is_below_a_prefix(site: Site) -> None:
+def test_data_set_is_an_object_or_what_is_below_a_prefix(env: CloudEnv) -> None:
     """A neighbour whose name begins alike is no part of it, and nothing at all is an error."""
     for name in ("data/a", "data/b", "data2/c"):
-        site.storage.write_json(f"gs://{BUCKET}/{name}", {})
-    assert [one.name for one in data_objects(site.storage, f"gs://{BUCKET}/data")] == ["data/a", "data/b"]
-    assert [one.name for one in data_objects(site.storage, f"gs://{BUCKET}/data2/c")] == ["data2/c"]
-    assert data_objects(site.storage, "") == []
+        env.storage.write_json(f"gs://{BUCKET}/{name}", {})
+    assert [one.name for one in data_objects(env.storage, f"gs://{BUCKET}/data")] == ["data/a", "data/b"]
+    assert [one.name for one in data_objects(env.storage, f"gs://{BUCKET}/data2/c")] == ["data2/c"]
+    assert data_objects(env.storage, "") == []
     with pytest.raises(ConfigError, match="names no object"):
-        data_objects(site.storage, f"gs://{BUCKET}/dat")
+        data_objects(env.storage, f"gs://{BUCKET}/dat")
 
 
 def test_revision_of_a_checkout(tmp_path: Path) -> None:

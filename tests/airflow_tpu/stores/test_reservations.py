@@ -30,7 +30,7 @@ from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, take_snapsho
 from airflow_tpu.lifecycle.waits.target import Target
 from airflow_tpu.stores.reservations import ReservationStore
 from airflow_tpu.stores.runs import RunStore
-from tests.airflow_tpu.site import BUCKET, KEY, ROOT, ZONE, Site, now
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, ROOT, ZONE, CloudEnv, now
 
 NOBODY = ProjectSnapshot((), (), ())
 ON_DEMAND: dict[str, Any] = {"tier": Tier.ON_DEMAND}  # 5 devices in the grant
@@ -49,9 +49,9 @@ def store() -> ReservationStore:
     return ReservationStore(ArtifactsHook(), ROOT, pause=0.05)
 
 
-def reserve(site: Site, record: RunRecord, **kind: Any) -> Permit:
+def reserve(env: CloudEnv, record: RunRecord, **kind: Any) -> Permit:
     """Do what the lease task of a run does; the API shows nobody's TPU yet."""
-    return site.order(**kind).reserve(store(), NOBODY, record, now())
+    return env.order(**kind).reserve(store(), NOBODY, record, now())
 
 
 def at_once(count: int, action: Callable[[int], Any]) -> list[Any]:
@@ -70,10 +70,10 @@ def at_once(count: int, action: Callable[[int], Any]) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_fifty_processes_get_exactly_what_the_grant_has(site: Site) -> None:
+def test_fifty_processes_get_exactly_what_the_grant_has(env: CloudEnv) -> None:
     """Of fifty processes that ask in the same moment as many as have room hold chips, no more and no fewer."""
     rooms = {5: ON_DEMAND, 16: V5E}
-    specs = [json.dumps(json_form.to_json(site.order(**kind).spec)) for kind in rooms.values()]
+    specs = [json.dumps(json_form.to_json(env.order(**kind).spec)) for kind in rooms.values()]
     command = [sys.executable, "-m", "tests.airflow_tpu.concurrent_requests", "50", *specs]
     path = os.pathsep.join(entry or "." for entry in sys.path)
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
@@ -87,65 +87,65 @@ def test_fifty_processes_get_exactly_what_the_grant_has(site: Site) -> None:
         assert all("are more than" in refusal for owner, refusal in answered if owner not in got)
 
 
-def test_runs_that_create_at_once_stay_inside_the_grant(site: Site) -> None:
+def test_runs_that_create_at_once_stay_inside_the_grant(env: CloudEnv) -> None:
     """Of ten runs that go for five devices together, with TPUs made between the looks, five create one node each."""
 
     def create(number: int) -> Target:
         async def ensured() -> Target:
-            async with site.client() as client:
-                return await own.provisioner(client, site.order(**ON_DEMAND), record).ensure()
+            async with env.client() as client:
+                return await own.provisioner(client, env.order(**ON_DEMAND), record).ensure()
 
-        own = dataclasses.replace(site, storage=ArtifactsHook())
+        own = dataclasses.replace(env, storage=ArtifactsHook())
         record = own.lease(RunKey("tpu_train", f"run {number}"))
         return asyncio.run(ensured())
 
     targets = [outcome for outcome in at_once(10, create) if isinstance(outcome, Target)]
     assert len(targets) == 5
-    assert set(site.nodes()) == {target.node_id for target in targets}
+    assert set(env.nodes()) == {target.node_id for target in targets}
 
 
-def test_repeated_take_is_the_same_reservation(site: Site) -> None:
+def test_repeated_take_is_the_same_reservation(env: CloudEnv) -> None:
     """A task that is tried again holds what it held, and no second object is written."""
     record = record_of(1)
-    reserve(site, record)
-    before = site.storage.listing(f"{ROOT}/reservations.json")
-    assert reserve(site, record).allowance_text == "100 spot v2-8 devices in us-central1-f"
-    assert site.storage.listing(f"{ROOT}/reservations.json") == before
+    reserve(env, record)
+    before = env.storage.listing(f"{ROOT}/reservations.json")
+    assert reserve(env, record).allowance_text == "100 spot v2-8 devices in us-central1-f"
+    assert env.storage.listing(f"{ROOT}/reservations.json") == before
 
 
-def test_lost_answers_take_no_chips_twice(site: Site) -> None:
+def test_lost_answers_take_no_chips_twice(env: CloudEnv) -> None:
     """A reservation whose write took effect without an answer is held once."""
-    site.cloud.add_fault("gcs.request", {"method": "POST"}, action="lose-response")
-    reserve(site, record_of(1))
-    assert site.cloud.cloud.faults.unused() == []
+    env.cloud.add_fault("gcs.request", {"method": "POST"}, action="lose-response")
+    reserve(env, record_of(1))
+    assert env.cloud.cloud.faults.unused() == []
     assert [entry.owner for entry in store().read().entries] == [record_of(1).key.digest]
 
 
-def test_refusal_reserves_nothing(site: Site) -> None:
+def test_refusal_reserves_nothing(env: CloudEnv) -> None:
     """What the grant does not cover leaves no trace that others would have to count."""
     with pytest.raises(GrantViolation):
-        reserve(site, record_of(1), accelerator_type="v2-8", zone="us-central1-b")
+        reserve(env, record_of(1), accelerator_type="v2-8", zone="us-central1-b")
     assert store().read() == Reservations()
 
 
-def test_released_chips_are_free_at_once(site: Site) -> None:
+def test_released_chips_are_free_at_once(env: CloudEnv) -> None:
     """The sixth run gets a device as soon as one of five has given its own back; giving back twice succeeds."""
     for number in range(5):
-        reserve(site, record_of(number), **ON_DEMAND)
+        reserve(env, record_of(number), **ON_DEMAND)
     with pytest.raises(GrantViolation):
-        reserve(site, record_of(5), **ON_DEMAND)
+        reserve(env, record_of(5), **ON_DEMAND)
     for _ in range(2):
         store().release(record_of(0).key.digest)
-    assert reserve(site, record_of(5), **ON_DEMAND)
+    assert reserve(env, record_of(5), **ON_DEMAND)
 
 
-def test_those_who_lose_every_race_say_so(site: Site) -> None:
+def test_those_who_lose_every_race_say_so(env: CloudEnv) -> None:
     """A writer without patience fails with an error that a retry may cure, and reserves nothing."""
-    reserve(site, record_of(1))
+    reserve(env, record_of(1))
     hasty = ReservationStore(OneBehind(), ROOT, tries=1)
     record = record_of(2)
     with pytest.raises(TransientError, match="written by others"):
-        site.order().reserve(hasty, NOBODY, record, now())
+        env.order().reserve(hasty, NOBODY, record, now())
     assert store().read().of(record.key.digest) is None
 
 
@@ -161,11 +161,11 @@ class OneBehind(ArtifactsHook):
 
 
 @pytest.mark.parametrize("content", ["no JSON", "[]"])
-def test_damaged_object_stops_creating_and_nothing_else(site: Site, content: str) -> None:
+def test_damaged_object_stops_creating_and_nothing_else(env: CloudEnv, content: str) -> None:
     """Nobody gets a permit from a damaged object, while teardown and reaper go on."""
-    site.storage.upload(BUCKET, f"{site.grant.prefix}/reservations.json", data=content)
+    env.storage.upload(BUCKET, f"{env.grant.prefix}/reservations.json", data=content)
     with pytest.raises(GrantUnknown, match="delete it"):
-        reserve(site, record_of(1))
+        reserve(env, record_of(1))
     store().release(KEY.digest)
     assert store().readable() == Reservations()
 
@@ -175,11 +175,11 @@ def states(*runs: RunRecord, run_state: str | None = "running") -> dict[str, Lea
     return {record.key.digest: LeaseState(record.key.digest, record.lease.expires_at, run_state) for record in runs}
 
 
-def test_reaper_gives_back_what_was_forgotten(site: Site) -> None:
+def test_reaper_gives_back_what_was_forgotten(env: CloudEnv) -> None:
     """Reservations of runs that are over, expired or without a lease go; those in progress or in doubt stay."""
     runs = [record_of(number) for number in range(5)]
     for record in runs:
-        reserve(site, record)
+        reserve(env, record)
     going, doubtful, over, unknown, _ = runs
     known = states(going) | states(doubtful, run_state=None) | states(over, run_state="failed")
     known |= states(unknown, run_state="")
@@ -188,23 +188,23 @@ def test_reaper_gives_back_what_was_forgotten(site: Site) -> None:
     assert [entry.owner for entry in store().read().entries] == [going.key.digest, doubtful.key.digest]
 
 
-async def test_reaper_waits_for_the_tpu(site: Site, client: Any) -> None:
+async def test_reaper_waits_for_the_tpu(env: CloudEnv, client: Any) -> None:
     """What a run has reserved stays taken as long as its TPU exists, whatever became of the run."""
-    record = site.lease()
-    await site.provisioner(client, site.order(), record).ensure()
+    record = env.lease()
+    await env.provisioner(client, env.order(), record).ensure()
     snapshot = await take_snapshot(client)
     assert release_forgotten(store(), store().read(), {}, snapshot) == []
     assert release_forgotten(store(), store().read(), {}, NOBODY) == [KEY.name]
 
 
-def test_project_number_is_the_buckets(site: Site) -> None:
+def test_project_number_is_the_buckets(env: CloudEnv) -> None:
     """The number comes from the bucket's metadata, and is unknown where they may not be read."""
-    assert site.storage.project_number(BUCKET) == site.cloud.endpoints.project_number == site.grant.project_number
-    site.cloud.add_fault("gcs.request", {"bucket": BUCKET}, action="403")
-    assert site.storage.project_number(BUCKET) is None
+    assert env.storage.project_number(BUCKET) == env.cloud.endpoints.project_number == env.grant.project_number
+    env.cloud.add_fault("gcs.request", {"bucket": BUCKET}, action="403")
+    assert env.storage.project_number(BUCKET) is None
 
 
-def test_leases_and_reservations_do_not_meet(site: Site) -> None:
+def test_leases_and_reservations_do_not_meet(env: CloudEnv) -> None:
     """The object of the reservations is no lease."""
-    reserve(site, site.lease())
-    assert [record.key for record in RunStore(site.storage, ROOT).all()] == [KEY]
+    reserve(env, env.lease())
+    assert [record.key for record in RunStore(env.storage, ROOT).all()] == [KEY]

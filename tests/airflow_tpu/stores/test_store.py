@@ -14,7 +14,7 @@ from airflow_tpu.core.run.run_record import RUN_RECORD_FORM, RunRecord
 from airflow_tpu.errors import LedgerError, TransientError
 from airflow_tpu.hooks.artifacts import ArtifactsHook
 from airflow_tpu.stores.store import LONGEST_PAUSE, Store
-from tests.airflow_tpu.site import KEY, ROOT, Site
+from tests.airflow_tpu.cloud_env import KEY, ROOT, CloudEnv
 
 WRITERS = 8
 
@@ -33,19 +33,19 @@ class Overtaken(ArtifactsHook):
         return found
 
 
-def test_no_change_is_lost_between_writers(site: Site) -> None:
+def test_no_change_is_lost_between_writers(env: CloudEnv) -> None:
     """Of eight processes that each note a fact, at the same moment, every fact is in the object."""
-    site.lease()
+    env.lease()
     start = Barrier(WRITERS)
 
     def note(number: int) -> None:
-        own = dataclasses.replace(site, storage=ArtifactsHook()).runs
+        own = dataclasses.replace(env, storage=ArtifactsHook()).runs
         start.wait(30)
         own.amend(KEY, lambda record: record.with_life(f"n-{number}", stalls=number))
 
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(note, range(WRITERS)))
-    noted = {node_id: life.stalls for node_id, life in site.runs.read(KEY).lives.items()}
+    noted = {node_id: life.stalls for node_id, life in env.runs.read(KEY).lives.items()}
     assert noted == {f"n-{number}": number for number in range(WRITERS)}
 
 
@@ -56,9 +56,9 @@ def overtaken(times: int) -> tuple[Store, list[float]]:
     return Store(hook, ROOT, clock=Clock(sleep=pauses.append)), pauses
 
 
-def test_lost_race_is_decided_again_after_a_pause(site: Site) -> None:
+def test_lost_race_is_decided_again_after_a_pause(env: CloudEnv) -> None:
     """Each decision is made from what the object is by then; the pauses are random and bounded."""
-    site.lease()
+    env.lease()
     store, pauses = overtaken(4)  # each try reads, and after a refused write reads once more
     seen: list[RunRecord | None] = []
 
@@ -66,37 +66,37 @@ def test_lost_race_is_decided_again_after_a_pause(site: Site) -> None:
         seen.append(current)
         return current and current.next_incarnation()
 
-    changed = store.change(site.runs.uri(KEY), RUN_RECORD_FORM, decide)
-    assert changed == site.runs.read(KEY)
+    changed = store.change(env.runs.uri(KEY), RUN_RECORD_FORM, decide)
+    assert changed == env.runs.read(KEY)
     assert (len(seen), len(pauses)) == (3, 2)
     assert all(0 <= pause <= LONGEST_PAUSE for pause in pauses)
 
 
-def test_writer_who_loses_every_race_says_so(site: Site) -> None:
+def test_writer_who_loses_every_race_says_so(env: CloudEnv) -> None:
     """After as many tries as the store allows the error is one that a retry may cure; nothing was written."""
-    before = site.lease()
+    before = env.lease()
     store, pauses = overtaken(1000)
     with pytest.raises(TransientError, match=f"written by others {store.tries} times in a row"):
-        store.change(site.runs.uri(KEY), RUN_RECORD_FORM, lambda now: now and now.next_incarnation())
+        store.change(env.runs.uri(KEY), RUN_RECORD_FORM, lambda now: now and now.next_incarnation())
     assert len(pauses) == store.tries - 1
-    assert site.runs.read(KEY) == before
+    assert env.runs.read(KEY) == before
 
 
 @pytest.mark.parametrize("left", [lambda now: now, lambda now: None], ids=["equal", "none"])
-def test_decision_to_leave_it_writes_nothing(site: Site, left: Any) -> None:
+def test_decision_to_leave_it_writes_nothing(env: CloudEnv, left: Any) -> None:
     """An equal object, or no decision, leaves the generation as it is."""
-    site.lease()
-    before = site.storage.listing(f"{ROOT}/leases/")
-    site.runs.change(site.runs.uri(KEY), RUN_RECORD_FORM, left)
-    assert site.storage.listing(f"{ROOT}/leases/") == before
+    env.lease()
+    before = env.storage.listing(f"{ROOT}/leases/")
+    env.runs.change(env.runs.uri(KEY), RUN_RECORD_FORM, left)
+    assert env.storage.listing(f"{ROOT}/leases/") == before
 
 
-def test_object_that_is_not_json_is_damaged(site: Site) -> None:
+def test_object_that_is_not_json_is_damaged(env: CloudEnv) -> None:
     """Text that is no JSON is an error with the object's name, and stays."""
-    uri = site.runs.uri(KEY)
+    uri = env.runs.uri(KEY)
     bucket, name = uri.removeprefix("gs://").split("/", 1)
-    site.storage.upload(bucket, name, data="no JSON")
+    env.storage.upload(bucket, name, data="no JSON")
     with pytest.raises(LedgerError, match="is not JSON"):
-        site.runs.find(KEY)
+        env.runs.find(KEY)
     with pytest.raises(LedgerError, match="is not JSON"):
-        site.lease()
+        env.lease()

@@ -29,60 +29,60 @@ from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
 from airflow_tpu.ui.data import Loader
 from airflow_tpu.ui.living_tpus import orphans
 from localcloud.testing import eventually
-from tests.airflow_tpu.site import BUCKET, KEY, ROOT, ZONE, Site, pace
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, ROOT, ZONE, CloudEnv, poll_policy
 
 OTHER = RunKey("tpu_train", "manual__over")
 MODEL = "digits"
 
 
-def models(site: Site) -> ModelStore:
+def models(env: CloudEnv) -> ModelStore:
     """The versions of one model."""
-    return ModelStore(site.storage, ROOT, MODEL)
+    return ModelStore(env.storage, ROOT, MODEL)
 
 
-def raise_version(site: Site, uri: str) -> bytes:
+def raise_version(env: CloudEnv, uri: str) -> bytes:
     """Make an object one of a newer release, which has more in it; returns its content."""
-    found = site.storage.read_json(uri)
+    found = env.storage.read_json(uri)
     field = "schema_version" if found is None or "schema_version" in found.data else "version"
-    site.storage.write_json(uri, {**(found.data if found else {}), field: 2, "of_a_newer_release": True})
-    return content(site, uri)
+    env.storage.write_json(uri, {**(found.data if found else {}), field: 2, "of_a_newer_release": True})
+    return content(env, uri)
 
 
-def content(site: Site, uri: str) -> bytes:
+def content(env: CloudEnv, uri: str) -> bytes:
     """The object's content."""
-    return site.storage.read_end(uri, 100_000)
+    return env.storage.read_end(uri, 100_000)
 
 
-READS: dict[str, tuple[Callable[[Site], str], list[Callable[[Site], object]]]] = {
+READS: dict[str, tuple[Callable[[CloudEnv], str], list[Callable[[CloudEnv], object]]]] = {
     "run record": (
-        lambda site: site.runs.uri(KEY),
+        lambda env: env.runs.uri(KEY),
         [
-            lambda site: site.runs.read(KEY),
-            lambda site: site.lease(),
-            lambda site: site.runs.amend(KEY, RunRecord.next_incarnation),
-            lambda site: site.runs.forget(KEY, "token"),
+            lambda env: env.runs.read(KEY),
+            lambda env: env.lease(),
+            lambda env: env.runs.amend(KEY, RunRecord.next_incarnation),
+            lambda env: env.runs.forget(KEY, "token"),
         ],
     ),
     "list of reservations": (
-        lambda site: site.reservations.uri,
+        lambda env: env.reservations.uri,
         [
-            lambda site: site.reservations.read(),
-            lambda site: site.reservations.take(None, lambda now: None),  # type: ignore[arg-type, return-value]
+            lambda env: env.reservations.read(),
+            lambda env: env.reservations.take(None, lambda now: None),  # type: ignore[arg-type, return-value]
         ],
     ),
     "champion pointer": (
-        lambda site: f"{ROOT}/models/{MODEL}/champion.json",
+        lambda env: f"{ROOT}/models/{MODEL}/champion.json",
         [
-            lambda site: models(site).champion(),
-            lambda site: models(site).replace(lambda current: Champion("v1", "", "", "")),
-            lambda site: models(site).prune(1),
+            lambda env: models(env).champion(),
+            lambda env: models(env).replace(lambda current: Champion("v1", "", "", "")),
+            lambda env: models(env).prune(1),
         ],
     ),
     "manifest of a model version": (
-        lambda site: f"{ROOT}/models/{MODEL}/versions/v1.json",
+        lambda env: f"{ROOT}/models/{MODEL}/versions/v1.json",
         [
-            lambda site: models(site).manifest("v1"),
-            lambda site: models(site).register(ModelManifest(MODEL, "v1", "", "", "", {})),
+            lambda env: models(env).manifest("v1"),
+            lambda env: models(env).register(ModelManifest(MODEL, "v1", "", "", "", {})),
         ],
     ),
 }
@@ -97,102 +97,102 @@ READS: dict[str, tuple[Callable[[Site], str], list[Callable[[Site], object]]]] =
     ],
 )
 def test_one_object_of_another_release_is_an_error_that_names_it(
-    site: Site, what: str, read: Callable[[Site], object]
+    env: CloudEnv, what: str, read: Callable[[CloudEnv], object]
 ) -> None:
     """Reading or changing it fails with its name and version, and it stays as it is."""
-    uri = READS[what][0](site)
+    uri = READS[what][0](env)
     if what == "run record":
-        site.lease()
+        env.lease()
     if what == "list of reservations":
-        site.storage.write_json(uri, {"version": 1, "entries": []})
-    before = raise_version(site, uri)
+        env.storage.write_json(uri, {"version": 1, "entries": []})
+    before = raise_version(env, uri)
     with pytest.raises(UnknownVersion, match=f"the {what} {uri} has version 2, and this release reads version 1"):
-        read(site)
-    assert content(site, uri) == before
+        read(env)
+    assert content(env, uri) == before
 
 
-async def test_reaper_leaves_a_run_of_another_release_alone_and_goes_on(site: Site, client: TPUClient) -> None:
+async def test_reaper_leaves_a_run_of_another_release_alone_and_goes_on(env: CloudEnv, client: TPUClient) -> None:
     """Its TPU, record, reservation and ledger stay; the other forgotten TPU goes, with everything of it."""
     for key in (KEY, OTHER):
-        await until_ready(client, await site.ensure(client, key=key), pace())
-    before = raise_version(site, site.runs.uri(KEY))
-    reserved = site.reservations.readable()
-    states = lease_states(site.runs, lambda *_: "failed")
-    snapshot, opened = await take_snapshot(client), site.ledger.open_records()
+        await until_ready(client, await env.ensure(client, key=key), poll_policy())
+    before = raise_version(env, env.runs.uri(KEY))
+    reserved = env.reservations.readable()
+    states = lease_states(env.runs, lambda *_: "failed")
+    snapshot, opened = await take_snapshot(client), env.ledger.open_records()
     done = await delete_expired(client, snapshot, states)
-    note(site.stores, done)
+    note(env.stores, done)
     assert [sentence.run for sentence in done.deleted] == [OTHER.digest]
-    eventually(lambda: set(site.nodes()), lambda nodes: nodes == {KEY.node_id(1)})
+    eventually(lambda: set(env.nodes()), lambda nodes: nodes == {KEY.node_id(1)})
     left = await take_snapshot(client)
-    closed = close_forgotten(site.stores, states, left, opened, done.endings)
-    released = release_forgotten(site.reservations, reserved, states, left)
+    closed = close_forgotten(env.stores, states, left, opened, done.endings)
+    released = release_forgotten(env.reservations, reserved, states, left)
     assert (closed, released) == ([OTHER.node_id(1)], [OTHER.name])
-    assert forget_runs(site.runs, states, left) == [OTHER.name]
-    assert content(site, site.runs.uri(KEY)) == before
-    assert [entry.owner for entry in site.reservations.read().entries] == [KEY.digest]
+    assert forget_runs(env.runs, states, left) == [OTHER.name]
+    assert content(env, env.runs.uri(KEY)) == before
+    assert [entry.owner for entry in env.reservations.read().entries] == [KEY.digest]
 
 
-async def test_record_of_a_tpu_that_is_gone_is_not_closed_without_its_run(site: Site, client: TPUClient) -> None:
+async def test_record_of_a_tpu_that_is_gone_is_not_closed_without_its_run(env: CloudEnv, client: TPUClient) -> None:
     """What another release knows of a TPU's time would be lost if its record were closed without that."""
-    await until_ready(client, await site.ensure(client), pace())
-    raise_version(site, site.runs.uri(KEY))
+    await until_ready(client, await env.ensure(client), poll_policy())
+    raise_version(env, env.runs.uri(KEY))
     (node,) = (await take_snapshot(client)).ours(KEY)
     await client.delete_node(node.name)
-    eventually(site.nodes, lambda nodes: nodes == {})
-    states, opened = lease_states(site.runs, lambda *_: ""), site.ledger.open_records()
-    assert close_forgotten(site.stores, states, await take_snapshot(client), opened) == []
-    assert [event.node_id for event in site.ledger.open_records()] == [KEY.node_id(1)]
+    eventually(env.nodes, lambda nodes: nodes == {})
+    states, opened = lease_states(env.runs, lambda *_: ""), env.ledger.open_records()
+    assert close_forgotten(env.stores, states, await take_snapshot(client), opened) == []
+    assert [event.node_id for event in env.ledger.open_records()] == [KEY.node_id(1)]
 
 
-async def test_deadline_alert_leaves_a_run_of_another_release_alone(site: Site, client: TPUClient) -> None:
+async def test_deadline_alert_leaves_a_run_of_another_release_alone(env: CloudEnv, client: TPUClient) -> None:
     """Its record may hold a later deadline than the label: nothing is deleted, and the text says why."""
-    await until_ready(client, await site.ensure(client), pace())
-    raise_version(site, site.runs.uri(KEY))
+    await until_ready(client, await env.ensure(client), poll_policy())
+    raise_version(env, env.runs.uri(KEY))
     context = {"dag_run": {"dag_id": KEY.dag_id, "dag_run_id": KEY.run_id}}
     assert "is left alone" in await end_overdue("google_cloud_default", context)
-    assert list(site.nodes().values()) == ["READY"]
+    assert list(env.nodes().values()) == ["READY"]
 
 
-async def test_killed_task_leaves_a_run_of_another_release_alone(site: Site, client: TPUClient) -> None:
+async def test_killed_task_leaves_a_run_of_another_release_alone(env: CloudEnv, client: TPUClient) -> None:
     """A newer release may have taken the run over: nobody can read whose TPU it is."""
-    await until_ready(client, await site.ensure(client), pace())
-    token = site.runs.read(KEY).lease.token
-    raise_version(site, site.runs.uri(KEY))
+    await until_ready(client, await env.ensure(client), poll_policy())
+    token = env.runs.read(KEY).lease.token
+    raise_version(env, env.runs.uri(KEY))
     attempt = RunContext(KEY, {}, Connections())
     assert (await asyncio.to_thread(abandon, attempt, token)).endings == []
-    assert list(site.nodes().values()) == ["READY"]
+    assert list(env.nodes().values()) == ["READY"]
 
 
 @pytest.mark.parametrize("event", ["opened", "closed"])
 async def test_incarnation_with_an_event_of_another_release_is_left_out(
-    site: Site, client: TPUClient, event: str, caplog: pytest.LogCaptureFixture
+    env: CloudEnv, client: TPUClient, event: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Half an incarnation would count wrongly, so it counts nothing; the log names the object, the others count."""
     keys = [KEY, OTHER]
     for key in keys:
-        await until_ready(client, await site.ensure(client, key=key), pace())
-    states = lease_states(site.runs, lambda *_: "failed")
-    snapshot = await gone(site, client)
-    assert len(close_forgotten(site.stores, states, snapshot, site.ledger.open_records())) == len(keys)
+        await until_ready(client, await env.ensure(client, key=key), poll_policy())
+    states = lease_states(env.runs, lambda *_: "failed")
+    snapshot = await gone(env, client)
+    assert len(close_forgotten(env.stores, states, snapshot, env.ledger.open_records())) == len(keys)
     uri = f"{ROOT}/ledger/incarnations/{KEY.node_id(1)}/{event}.json"
-    raise_version(site, uri)
-    assert {found.node_id for found in site.ledger.events()} == {OTHER.node_id(1)}
+    raise_version(env, uri)
+    assert {found.node_id for found in env.ledger.events()} == {OTHER.node_id(1)}
     assert f"{KEY.node_id(1)}/{event}.json has version 2" in caplog.text
 
 
-async def gone(site: Site, client: TPUClient) -> Any:
+async def gone(env: CloudEnv, client: TPUClient) -> Any:
     """The project without any TPU."""
     for node in (await take_snapshot(client)).nodes:
         await client.delete_node(node.name)
-    eventually(site.nodes, lambda nodes: nodes == {})
+    eventually(env.nodes, lambda nodes: nodes == {})
     return await take_snapshot(client)
 
 
-async def test_page_shows_no_orphan_and_says_what_is_left_out(site: Site, client: TPUClient) -> None:
+async def test_page_shows_no_orphan_and_says_what_is_left_out(env: CloudEnv, client: TPUClient) -> None:
     """The TPU of a run of another release is not called forgotten, and the page names what it does not show."""
-    await until_ready(client, await site.ensure(client), pace())
-    raise_version(site, site.runs.uri(KEY))
-    raise_version(site, f"{ROOT}/ledger/incarnations/{KEY.node_id(1)}/opened.json")
+    await until_ready(client, await env.ensure(client), poll_policy())
+    raise_version(env, env.runs.uri(KEY))
+    raise_version(env, f"{ROOT}/ledger/incarnations/{KEY.node_id(1)}/opened.json")
     found = await asyncio.to_thread(Loader())
     assert orphans(found) == []
     assert found.usage is not None
@@ -201,20 +201,20 @@ async def test_page_shows_no_orphan_and_says_what_is_left_out(site: Site, client
     assert KEY.name in found.problems["ledger"]
 
 
-def test_giving_back_stops_at_a_list_of_another_release(site: Site) -> None:
+def test_giving_back_stops_at_a_list_of_another_release(env: CloudEnv) -> None:
     """Teardown and reaper go on; nothing is given back from a list that they cannot read."""
-    site.storage.write_json(site.reservations.uri, {"version": 2})
-    site.reservations.release(KEY.digest)
-    assert site.reservations.readable() == Reservations()
-    assert json.loads(content(site, site.reservations.uri)) == {"version": 2}
+    env.storage.write_json(env.reservations.uri, {"version": 2})
+    env.reservations.release(KEY.digest)
+    assert env.reservations.readable() == Reservations()
+    assert json.loads(content(env, env.reservations.uri)) == {"version": 2}
 
 
-def test_prune_leaves_a_manifest_of_another_release(site: Site) -> None:
+def test_prune_leaves_a_manifest_of_another_release(env: CloudEnv) -> None:
     """It stays, and the others are pruned."""
-    store = models(site)
+    store = models(env)
     for version in ("v1", "v2", "v3"):
         store.register(ModelManifest(MODEL, version, "", f"gs://{BUCKET}/{version}/attempt-1", "", {}))
-    raise_version(site, f"{store.uri}/versions/v1.json")
+    raise_version(env, f"{store.uri}/versions/v1.json")
     assert [manifest.version for manifest in store.prune(1)] == ["v2"]
     assert store.versions() == ["v3", "v1"]
 

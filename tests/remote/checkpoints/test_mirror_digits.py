@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 SCRIPT = REPOSITORY / "include" / "train" / "digits.py"
 STEPS = 600
-PATIENCE = 240.0  # two imports of TensorFlow and two trainings on a busy machine
+TIMEOUT = 240.0  # two imports of TensorFlow and two trainings on a busy machine
 DIGITS = (
     sys.executable, str(SCRIPT),
     "--steps", str(STEPS), "--batch-size", "16", "--eval-every", "50", "--save-every", "10",
@@ -30,14 +30,14 @@ def final_state(run: MirroredRun) -> dict[str, bytes]:
 
 def finish(run: MirroredRun, ref: RunRef) -> None:
     """Wait for the end of an attempt, which must be a good one."""
-    until((run.machine.attempt(ref) / "exit.json").exists, PATIENCE)
+    until((run.machine.attempt(ref) / "exit.json").exists, TIMEOUT)
     assert run.machine.result(ref)["exit_code"] == 0, run.machine.log(ref).decode()
 
 
 def test_a_training_whose_machine_vanishes_ends_with_the_same_bits(run: MirroredRun, moved_run: MirroredRun) -> None:
     """Killed with its machine and disk, the run continues on another one and equals an undisturbed one bit for bit."""
     first = run.start(*DIGITS)
-    until(lambda: (run.mirror(first).get("last_step") or 0) >= 20, PATIENCE)
+    until(lambda: (run.mirror(first).get("last_step") or 0) >= 20, TIMEOUT)
     run.machine.kill_all()
     shutil.rmtree(run.machine.home / ".airflow-tpu")
     second = moved_run.start(*DIGITS, attempt=2)

@@ -27,7 +27,7 @@ PREFIX = "runs/run/attempt-1"
 NODE = f"{PARENT}/nodes/forgotten"
 QUEUED = f"{PARENT}/queuedResources/forgotten"
 NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there
-PATIENCE = 90.0
+TIMEOUT = 90.0
 WRITE = "echo some output > $TRC_OUTPUT_DIR/model; echo ready"
 DEAF = f"trap '' TERM; {WRITE}; until [ -e $GO ]; do sleep 0.05; done"
 EVERYTHING = {"output/model", "log.txt", "manifest.json"}
@@ -48,11 +48,11 @@ def cloud(running: BackgroundCloud) -> Iterator[BackgroundCloud]:
         blob.delete()
     request = tpu_v2.CreateNodeRequest(parent=PARENT, node_id="forgotten", node=spot_node())
     tpu_client(running.endpoints).create_node(request, timeout=10)
-    eventually(lambda: nodes(running), lambda found: found.get("forgotten") == "READY", PATIENCE)
+    eventually(lambda: nodes(running), lambda found: found.get("forgotten") == "READY", TIMEOUT)
     yield running
     running.cloud.faults.clear()
     running.call(running.cloud.state.clear)
-    eventually(lambda: nodes(running), lambda found: not found, PATIENCE)
+    eventually(lambda: nodes(running), lambda found: not found, TIMEOUT)
 
 
 def nodes(cloud: BackgroundCloud) -> dict[str, str]:
@@ -112,19 +112,19 @@ def deadline_passes(machine: Machine, cloud: BackgroundCloud) -> Iterator[None]:
 
 def switched_off(machine: Machine) -> list[str]:
     """Wait until the machine has been told to shut down."""
-    return eventually(lambda: machine.switched_off, bool, PATIENCE)
+    return eventually(lambda: machine.switched_off, bool, TIMEOUT)
 
 
 def text_in_log(machine: Machine, text: str) -> str:
     """Wait until the run's log has a text; return the log."""
-    return eventually(lambda: machine.log().decode(), lambda log: text in log, PATIENCE)
+    return eventually(lambda: machine.log().decode(), lambda log: text in log, TIMEOUT)
 
 
 def test_a_forgotten_run_is_ended_saved_and_given_back(oldest_machine: Machine, cloud: BackgroundCloud) -> None:
     """Output, log and manifest are in the bucket when the node is deleted, and the log there says what was done."""
     forget_later(oldest_machine, cloud, f"{WRITE}; sleep 1000")
     with deadline_passes(oldest_machine, cloud):
-        eventually(lambda: nodes(cloud), lambda found: found == {}, PATIENCE)
+        eventually(lambda: nodes(cloud), lambda found: found == {}, TIMEOUT)
     found = saved(cloud)
     assert set(found) == EVERYTHING
     manifest = json.loads(found["manifest.json"])
@@ -137,7 +137,7 @@ def test_a_forgotten_run_is_ended_saved_and_given_back(oldest_machine: Machine, 
 def test_a_run_leaves_its_own_guard_behind(machine: Machine, cloud: BackgroundCloud) -> None:
     """Nothing but the start is needed: the run ends at its deadline, and a while later the node is deleted."""
     forget(machine, cloud)
-    eventually(lambda: nodes(cloud), lambda found: found == {}, PATIENCE)
+    eventually(lambda: nodes(cloud), lambda found: found == {}, TIMEOUT)
     assert machine.result()["deadline"] is True
     assert {"log.txt", "manifest.json"} <= set(saved(cloud))
 
@@ -148,10 +148,10 @@ def test_a_queued_resource_is_deleted_with_its_node(machine: Machine, cloud: Bac
         parent=PARENT, queued_resource_id="forgotten", queued_resource=queued_resource("asked")
     )
     tpu_client(cloud.endpoints).create_queued_resource(request, timeout=10)
-    eventually(lambda: nodes(cloud), lambda found: found.get("asked") == "READY", PATIENCE)
+    eventually(lambda: nodes(cloud), lambda found: found.get("asked") == "READY", TIMEOUT)
     forget(machine, cloud, own_resource=QUEUED)
-    eventually(lambda: nodes(cloud), lambda found: set(found) == {"forgotten"}, PATIENCE)
-    eventually(lambda: cloud.snapshot()["queued_resources"], lambda found: found == [], PATIENCE)
+    eventually(lambda: nodes(cloud), lambda found: set(found) == {"forgotten"}, TIMEOUT)
+    eventually(lambda: cloud.snapshot()["queued_resources"], lambda found: found == [], TIMEOUT)
 
 
 def test_a_run_that_nobody_collected_is_given_back(machine: Machine, cloud: BackgroundCloud) -> None:
@@ -159,7 +159,7 @@ def test_a_run_that_nobody_collected_is_given_back(machine: Machine, cloud: Back
     forget_later(machine, cloud, WRITE)
     assert machine.result()["exit_code"] == 0
     with deadline_passes(machine, cloud):
-        eventually(lambda: nodes(cloud), lambda found: found == {}, PATIENCE)
+        eventually(lambda: nodes(cloud), lambda found: found == {}, TIMEOUT)
     assert set(saved(cloud)) == EVERYTHING
 
 
@@ -169,7 +169,7 @@ def test_a_killed_supervisor_changes_nothing(machine: Machine, cloud: Background
     os.kill(machine.recorded()["supervisor_pid"], signal.SIGKILL)
     assert processes_with("MINE=orphan") != []
     with deadline_passes(machine, cloud):
-        eventually(lambda: nodes(cloud), lambda found: found == {}, PATIENCE)
+        eventually(lambda: nodes(cloud), lambda found: found == {}, TIMEOUT)
     assert processes_with("MINE=orphan") == []
     assert set(saved(cloud)) == EVERYTHING
 
@@ -178,7 +178,7 @@ def test_a_machine_that_outlives_its_node_is_shut_down(machine: Machine, cloud: 
     """The API has accepted the delete and yet the machine is there: it is switched off."""
     forget(machine, cloud)
     assert switched_off(machine) == ["-h now"]
-    eventually(lambda: nodes(cloud), lambda found: found == {}, PATIENCE)
+    eventually(lambda: nodes(cloud), lambda found: found == {}, TIMEOUT)
     assert "the delete was accepted, but this machine is still here" in machine.log().decode()
 
 
@@ -203,7 +203,7 @@ def test_short_trouble_is_tried_again(machine: Machine, cloud: BackgroundCloud) 
     cloud.add_fault("tpu.call", match, code=14)
     cloud.add_fault("tpu.call", match, action="lose-response")
     forget(machine, cloud)
-    eventually(lambda: nodes(cloud), lambda found: found == {}, PATIENCE)
+    eventually(lambda: nodes(cloud), lambda found: found == {}, TIMEOUT)
     assert cloud.cloud.faults.unused() == []
 
 
@@ -228,7 +228,7 @@ def test_a_bucket_that_refuses_does_not_keep_the_tpu(machine: Machine, cloud: Ba
     """What cannot be saved is reported; the node is deleted all the same, since it costs more every minute."""
     cloud.cloud.faults.add({"point": "gcs.request", "match": {}, "times": 1000, "params": {"action": "403"}})
     forget(machine, cloud)
-    eventually(lambda: nodes(cloud), lambda found: found == {}, PATIENCE)
+    eventually(lambda: nodes(cloud), lambda found: found == {}, TIMEOUT)
     log = text_in_log(machine, "could not be uploaded")
     assert "the output could not be uploaded, trying 3 times in all: 403" in log
 
@@ -238,7 +238,7 @@ def test_what_fails_altogether_is_tried_again(machine: Machine, cloud: Backgroun
     switch = machine.home / "bin" / "shutdown"
     switch.write_text(switch.read_text() + "exit 1\n")
     forget(machine, cloud, login={"CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": NOBODY})
-    eventually(lambda: machine.switched_off, lambda calls: len(calls) >= 2, PATIENCE)
+    eventually(lambda: machine.switched_off, lambda calls: len(calls) >= 2, TIMEOUT)
     assert "trying both again later" in text_in_log(machine, "again later")
 
 

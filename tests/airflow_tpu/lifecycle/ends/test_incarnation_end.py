@@ -22,7 +22,7 @@ from airflow_tpu.lifecycle.ends.records import close_incarnations, closing
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.ready import until_ready
-from tests.airflow_tpu.site import KEY, Site, pace
+from tests.airflow_tpu.cloud_env import KEY, CloudEnv, poll_policy
 
 FIRST = KEY.node_id(1)
 NOON = dt.datetime(2026, 5, 1, 12, tzinfo=dt.UTC)
@@ -35,24 +35,24 @@ def ending(reason: EndReason, at: dt.datetime = NOON) -> IncarnationEnd:
     return IncarnationEnd(FIRST, at, reason, TimeSource.API)
 
 
-async def test_a_delete_that_fails_ends_nothing(site: Site, client: TPUClient) -> None:
+async def test_a_delete_that_fails_ends_nothing(env: CloudEnv, client: TPUClient) -> None:
     """A TPU that is READY again after a failed delete is charged in the ledger until the delete that succeeds."""
-    target = await site.provisioner(client, site.order(), site.lease()).ensure()
-    arrival = await until_ready(client, target, pace())
-    record = site.runs.update(
-        site.runs.read(KEY), lambda now: now.with_life(FIRST, ready_at=arrival.ready_at, source=arrival.source)
+    target = await env.provisioner(client, env.order(), env.lease()).ensure()
+    arrival = await until_ready(client, target, poll_policy())
+    record = env.runs.update(
+        env.runs.read(KEY), lambda now: now.with_life(FIRST, ready_at=arrival.ready_at, source=arrival.source)
     )
-    site.cloud.add_fault("tpu.operation", {"verb": "delete"}, action="error", code=13)
+    env.cloud.add_fault("tpu.operation", {"verb": "delete"}, action="error", code=13)
     asked = await delete_seen(client, await take_snapshot(client), KEY)
     (first,) = asked.endings
-    await until_gone(client, KEY, pace(), asked)
-    close_incarnations(site.ledger, record, KEY, asked.endings)
-    (event,) = (event for event in site.ledger.events(KEY) if isinstance(event, Closed))
+    await until_gone(client, KEY, poll_policy(), asked)
+    close_incarnations(env.ledger, record, KEY, asked.endings)
+    (event,) = (event for event in env.ledger.events(KEY) if isinstance(event, Closed))
     assert event.ready_at is not None
     assert event.ended_at is not None
     assert event.ended_at > first.at
     assert event.end_reason is EndReason.FINISHED
-    assert (event.ended_at - event.ready_at).total_seconds() >= site.ready_seconds() - 0.001
+    assert (event.ended_at - event.ready_at).total_seconds() >= env.ready_seconds() - 0.001
 
 
 @pytest.mark.parametrize("reason", [EndReason.FINISHED, EndReason.FAILED, EndReason.PREEMPTED])

@@ -14,7 +14,7 @@ from airflow_tpu.lifecycle.training.collect import collect
 from airflow_tpu.lifecycle.training.follow import Follower
 from airflow_tpu.lifecycle.training.launch import launch
 from tests.airflow_tpu.attempts import NODE, ready, run_context, script
-from tests.airflow_tpu.site import BUCKET, KEY, Site, pace
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, CloudEnv, poll_policy
 
 pytestmark = pytest.mark.slow
 
@@ -56,23 +56,23 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-async def test_following_a_run_takes_one_connection(site: Site, client: TPUClient) -> None:
+async def test_following_a_run_takes_one_connection(env: CloudEnv, client: TPUClient) -> None:
     """However much a run prints, its follower logs in once and gets only what is new."""
-    work = run_context(script(site, CHATTY))
+    work = run_context(script(env, CHATTY))
     job = await launch(client, work, await ready(work, client), NODE)
     turnstile, lines = Turnstile(job.address), list[str]()
     async with await turnstile.open() as server:
         host, port = server.sockets[0].getsockname()
         job = replace(job, address=replace(job.address, host=host, port=port))
-        await Follower(client, work.clients.access.login, job, lines.append).until_finished(pace().until)
+        await Follower(client, work.clients.access.login, job, lines.append).until_finished(poll_policy().until)
     assert (len(lines), turnstile.passed) == (LINES, 1)
 
 
-async def test_no_object_is_rewritten_while_a_script_prints(site: Site, client: TPUClient) -> None:
+async def test_no_object_is_rewritten_while_a_script_prints(env: CloudEnv, client: TPUClient) -> None:
     """Each object that a run leaves in the bucket has been written once; the bucket would keep what was overwritten."""
-    work = run_context(script(site, CHATTY))
+    work = run_context(script(env, CHATTY))
     job = await launch(client, work, await ready(work, client), NODE)
-    await Follower(client, work.clients.access.login, job, lambda _: None).until_finished(pace().until)
+    await Follower(client, work.clients.access.login, job, lambda _: None).until_finished(poll_policy().until)
     below = f"gs://{BUCKET}/runs/"
     collected = await collect(client, work, work.stores.runs.read(KEY), f"{below}{KEY.name}/attempt-1")
     assert "log.txt" in {file.path for file in collected.manifest.files}

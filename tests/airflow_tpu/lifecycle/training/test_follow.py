@@ -22,8 +22,8 @@ from airflow_tpu.lifecycle.training.follow import OVERTIME, Follower, RunningJob
 from airflow_tpu.lifecycle.waits.reachability import ONE_TRY, arrive
 from localcloud.vm.progress import paths_named
 from localcloud.vm.worker.interface import Worker
+from tests.airflow_tpu.cloud_env import KEY, CloudEnv, now, poll_policy
 from tests.airflow_tpu.conftest import Open
-from tests.airflow_tpu.site import KEY, Site, now, pace
 
 pytestmark = pytest.mark.slow
 
@@ -89,203 +89,203 @@ def later() -> dt.datetime:
     return now() + dt.timedelta(hours=1)
 
 
-async def started(site: Site, client: TPUClient, script: str = SCRIPT) -> RunningJob:
+async def started(env: CloudEnv, client: TPUClient, script: str = SCRIPT) -> RunningJob:
     """A READY node on which a script runs."""
-    target = await site.provisioner(client, site.order(), site.lease()).ensure()
-    arrival, (address,) = await arrive(client, target, site.access, pace())
+    target = await env.provisioner(client, env.order(), env.lease()).ensure()
+    arrival, (address,) = await arrive(client, target, env.access, poll_policy())
     job = JobSpec(KEY.name, 1, ("python3", "-u", "-c", script), environment={"PYTHONIOENCODING": "utf-8"})
-    async with RunSession(address, site.login) as session:
+    async with RunSession(address, env.login) as session:
         await session.start(job, EMPTY)
     return RunningJob(arrival.view.name, address, job.ref)
 
 
-def follower(site: Site, client: TPUClient, job: RunningJob, write: Callable[[str], None]) -> Follower:
+def follower(env: CloudEnv, client: TPUClient, job: RunningJob, write: Callable[[str], None]) -> Follower:
     """A follower that notices a frozen connection soon."""
-    return Follower(client, site.login, job, write, PATIENT)
+    return Follower(client, env.login, job, write, PATIENT)
 
 
-def on_worker(site: Site, action: Callable[[Worker], Awaitable[None]]) -> None:
+def on_worker(env: CloudEnv, action: Callable[[Worker], Awaitable[None]]) -> None:
     """Do something to the worker."""
-    name = next(row["name"] for row in site.cloud.snapshot()["nodes"])
-    crew = site.cloud.call(lambda: site.cloud.cloud.worker_pool.workers_of(name))
-    assert crew is not None
-    site.cloud.run(crew.each(action))
+    name = next(row["name"] for row in env.cloud.snapshot()["nodes"])
+    node_workers = env.cloud.call(lambda: env.cloud.cloud.worker_pool.workers_of(name))
+    assert node_workers is not None
+    env.cloud.run(node_workers.each(action))
 
 
-def let_go_on(site: Site) -> None:
+def let_go_on(env: CloudEnv) -> None:
     """Let a waiting script continue."""
-    for path in paths_named("progress.json", site.cloud.cloud.config.state_dir / "vm"):
+    for path in paths_named("progress.json", env.cloud.cloud.config.state_dir / "vm"):
         path.with_name("go").touch()
 
 
 @pytest.fixture
-def real_site(open_site: Open) -> Site:
+def real_env(open_env: Open) -> CloudEnv:
     """A local cloud whose VMs are as isolated as this machine allows, each with its own sshd."""
-    return open_site(tier="auto")
+    return open_env(tier="auto")
 
 
 @pytest.fixture
-async def real_client(real_site: Site) -> Any:
+async def real_client(real_env: CloudEnv) -> Any:
     """Its client."""
-    async with real_site.client() as client:
+    async with real_env.client() as client:
         yield client
 
 
-async def test_undisturbed_run(real_site: Site, real_client: TPUClient) -> None:
+async def test_undisturbed_run(real_env: CloudEnv, real_client: TPUClient) -> None:
     """Every line comes once, in order, and the result is the worker's."""
     log = Log()
-    job = await started(real_site, real_client)
-    result = await follower(real_site, real_client, job, log).until_finished(later())
+    job = await started(real_env, real_client)
+    result = await follower(real_env, real_client, job, log).until_finished(later())
     assert log.lines == LINES
     assert isinstance(result, RunResult)
     assert (result.exit_code, result.signal) == (0, None)
 
 
-async def test_connection_cut_twice(real_site: Site, real_client: TPUClient) -> None:
+async def test_connection_cut_twice(real_env: CloudEnv, real_client: TPUClient) -> None:
     """The run continues through two cuts, and so does its log, from the exact byte, once."""
     log = Log("step 40 Ünïcode")
 
     def cut() -> None:
-        on_worker(real_site, lambda worker: worker.drop())
+        on_worker(real_env, lambda worker: worker.drop())
         log.at = "step 100 Ünïcode"
 
     log.action = cut
-    job = await started(real_site, real_client)
-    result = await follower(real_site, real_client, job, log).until_finished(later())
+    job = await started(real_env, real_client)
+    result = await follower(real_env, real_client, job, log).until_finished(later())
     assert log.lines == LINES
     assert result is not None
     assert result.exit_code == 0
 
 
-async def test_frozen_connection(real_site: Site, real_client: TPUClient) -> None:
+async def test_frozen_connection(real_env: CloudEnv, real_client: TPUClient) -> None:
     """A connection that stays open and silent is given up; after the thaw no line is missing or doubled."""
     log = Log("step 40 Ünïcode")
-    job = await started(real_site, real_client)
+    job = await started(real_env, real_client)
     loop = asyncio.get_running_loop()
 
     def thaw() -> None:
-        on_worker(real_site, lambda worker: worker.thaw())
+        on_worker(real_env, lambda worker: worker.thaw())
 
     def freeze() -> None:
-        on_worker(real_site, lambda worker: worker.freeze())
+        on_worker(real_env, lambda worker: worker.freeze())
         loop.call_later(3.5, thaw)
 
     log.action = freeze
-    result = await follower(real_site, real_client, job, log).until_finished(later())
+    result = await follower(real_env, real_client, job, log).until_finished(later())
     assert log.lines == LINES
     assert result is not None
 
 
-async def test_sshd_restarts_while_the_run_goes_on(real_site: Site, real_client: TPUClient) -> None:
+async def test_sshd_restarts_while_the_run_goes_on(real_env: CloudEnv, real_client: TPUClient) -> None:
     """Refused connections on a READY node are neither success nor failure."""
     log = Log("step 40 Ünïcode")
     loop = asyncio.get_running_loop()
 
     def refuse() -> None:
-        on_worker(real_site, lambda worker: worker.refuse())
-        on_worker(real_site, lambda worker: worker.drop())
-        loop.call_later(1.0, lambda: on_worker(real_site, lambda worker: worker.accept()))
+        on_worker(real_env, lambda worker: worker.refuse())
+        on_worker(real_env, lambda worker: worker.drop())
+        loop.call_later(1.0, lambda: on_worker(real_env, lambda worker: worker.accept()))
 
     log.action = refuse
-    job = await started(real_site, real_client)
-    result = await follower(real_site, real_client, job, log).until_finished(later())
+    job = await started(real_env, real_client)
+    result = await follower(real_env, real_client, job, log).until_finished(later())
     assert log.lines == LINES
     assert result is not None
 
 
-async def test_preempted_in_mid_run(real_site: Site, real_client: TPUClient) -> None:
+async def test_preempted_in_mid_run(real_env: CloudEnv, real_client: TPUClient) -> None:
     """A preemption is called one, and what was said before it is in the log, once."""
-    log = Log("step 40 Ünïcode", lambda: real_site.cloud.preempt(NODE_ID))
-    job = await started(real_site, real_client)
+    log = Log("step 40 Ünïcode", lambda: real_env.cloud.preempt(NODE_ID))
+    job = await started(real_env, real_client)
     with pytest.raises(TPUPreempted):
-        await follower(real_site, real_client, job, log).until_finished(later())
+        await follower(real_env, real_client, job, log).until_finished(later())
     assert log.lines == LINES[: len(log.lines)]
     assert len(log.lines) > 40
 
 
-async def test_preempted_while_the_connection_lives(real_site: Site, real_client: TPUClient) -> None:
+async def test_preempted_while_the_connection_lives(real_env: CloudEnv, real_client: TPUClient) -> None:
     """What the API says is noticed although the worker still answers: nothing has to break first."""
-    nodes = real_site.cloud.cloud.state.nodes
+    nodes = real_env.cloud.cloud.state.nodes
 
     def preempt_on_paper() -> None:
-        real_site.cloud.call(lambda: nodes.force(real_site.cloud.cloud.state.node(NODE_ID), Node.State.PREEMPTED))
+        real_env.cloud.call(lambda: nodes.force(real_env.cloud.cloud.state.node(NODE_ID), Node.State.PREEMPTED))
 
-    job = await started(real_site, real_client, "import time\nprint('begun', flush=True)\ntime.sleep(600)")
+    job = await started(real_env, real_client, "import time\nprint('begun', flush=True)\ntime.sleep(600)")
     with pytest.raises(TPUPreempted) as caught:
-        await follower(real_site, real_client, job, Log("begun", preempt_on_paper)).until_finished(later())
+        await follower(real_env, real_client, job, Log("begun", preempt_on_paper)).until_finished(later())
     assert caught.value.at is not None
 
 
-async def test_deleted_in_mid_run(real_site: Site, real_client: TPUClient) -> None:
+async def test_deleted_in_mid_run(real_env: CloudEnv, real_client: TPUClient) -> None:
     """A node that a person deletes is lost, not a failure of the script."""
-    job = await started(real_site, real_client)
+    job = await started(real_env, real_client)
 
     def delete() -> None:
-        state = real_site.cloud.cloud.state
-        real_site.cloud.call(lambda: state.shutdown.remove(state.node(NODE_ID), by_user=True))
+        state = real_env.cloud.cloud.state
+        real_env.cloud.call(lambda: state.shutdown.remove(state.node(NODE_ID), by_user=True))
 
     with pytest.raises(TPULost):
-        await follower(real_site, real_client, job, Log("step 40 Ünïcode", delete)).until_finished(later())
+        await follower(real_env, real_client, job, Log("step 40 Ünïcode", delete)).until_finished(later())
 
 
-async def test_rebooted_in_mid_run(real_site: Site, real_client: TPUClient) -> None:
+async def test_rebooted_in_mid_run(real_env: CloudEnv, real_client: TPUClient) -> None:
     """After a maintenance reboot the run is gone without a result, on a node that is READY: tried again soon."""
-    real_site.cloud.add_fault("node.timeline", maintenance_at_step=1, seconds=0.5)
-    job = await started(real_site, real_client, STEP)
+    real_env.cloud.add_fault("node.timeline", maintenance_at_step=1, seconds=0.5)
+    job = await started(real_env, real_client, STEP)
     with pytest.raises(RunInterrupted, match="gone without a result"):
-        await follower(real_site, real_client, job, Log()).until_finished(later())
+        await follower(real_env, real_client, job, Log()).until_finished(later())
 
 
-async def test_paused_and_taken_over(real_site: Site, real_client: TPUClient) -> None:
+async def test_paused_and_taken_over(real_env: CloudEnv, real_client: TPUClient) -> None:
     """Each follower continues with the byte after the last one's: no line is lost, doubled or torn."""
     lines: list[str] = []
     script = GATE + SCRIPT.replace("    print(", "    if number == 100:\n        wait_for_go()\n    print(")
-    job = await started(real_site, real_client, script)
+    job = await started(real_env, real_client, script)
     result, rounds = None, 0
     while result is None:
         rounds += 1
         if rounds == 3:
-            let_go_on(real_site)
+            let_go_on(real_env)
         carried = json_form.from_json(RunningJob, json_form.to_json(job))
-        following = follower(real_site, real_client, carried, lines.append)
+        following = follower(real_env, real_client, carried, lines.append)
         result = await following.until_finished(later(), now() + dt.timedelta(seconds=0.8))
     assert lines == LINES
     assert rounds > 2
 
 
-async def test_pause_waits_for_the_end_of_a_line(real_site: Site, real_client: TPUClient) -> None:
+async def test_pause_waits_for_the_end_of_a_line(real_env: CloudEnv, real_client: TPUClient) -> None:
     """A line that is being written when the follower is relieved comes out whole."""
     script = GATE + WORDS
     lines: list[str] = []
-    job = await started(real_site, real_client, script)
-    first = follower(real_site, real_client, job, lines.append)
+    job = await started(real_env, real_client, script)
+    first = follower(real_env, real_client, job, lines.append)
     assert await first.until_finished(later(), now() + dt.timedelta(seconds=0.7)) is None
-    let_go_on(real_site)
-    await follower(real_site, real_client, job, lines.append).until_finished(later())
+    let_go_on(real_env)
+    await follower(real_env, real_client, job, lines.append).until_finished(later())
     assert lines == ["one two three four end"] * 3
 
 
-async def test_failure_is_a_result(real_site: Site, real_client: TPUClient) -> None:
+async def test_failure_is_a_result(real_env: CloudEnv, real_client: TPUClient) -> None:
     """Exit status and signal of the script come back as they were, with the unfinished last line."""
     log = Log()
     script = "import os, sys; sys.stdout.write('last words'); sys.stdout.flush(); os.kill(os.getpid(), 11)"
-    job = await started(real_site, real_client, script)
-    result = await follower(real_site, real_client, job, log).until_finished(later())
+    job = await started(real_env, real_client, script)
+    result = await follower(real_env, real_client, job, log).until_finished(later())
     assert result is not None
     assert (result.exit_code, result.signal) == (None, 11)
     assert log.lines == ["last words"]
 
 
-async def test_unknown_attempt_is_gone(real_site: Site, real_client: TPUClient) -> None:
+async def test_unknown_attempt_is_gone(real_env: CloudEnv, real_client: TPUClient) -> None:
     """Following an attempt that was never started says so at once."""
-    job = replace(await started(real_site, real_client, "pass"), ref=RunRef(KEY.name, 7))
+    job = replace(await started(real_env, real_client, "pass"), ref=RunRef(KEY.name, 7))
     with pytest.raises(RunInterrupted):
-        await follower(real_site, real_client, job, Log()).until_finished(later())
+        await follower(real_env, real_client, job, Log()).until_finished(later())
 
 
-async def test_silent_after_the_deadline(real_site: Site, real_client: TPUClient) -> None:
+async def test_silent_after_the_deadline(real_env: CloudEnv, real_client: TPUClient) -> None:
     """Past the deadline a worker that cannot be reached has had its chance to say how the run ended."""
-    job = await started(real_site, real_client)
-    on_worker(real_site, lambda worker: worker.refuse())
+    job = await started(real_env, real_client)
+    on_worker(real_env, lambda worker: worker.refuse())
     with pytest.raises(DeadlineExceeded, match="does not answer"):
-        await follower(real_site, real_client, job, Log()).until_finished(now() - 2 * OVERTIME)
+        await follower(real_env, real_client, job, Log()).until_finished(now() - 2 * OVERTIME)

@@ -18,7 +18,7 @@ from airflow_tpu.lifecycle.training.follow import Follower, RunningJob
 from airflow_tpu.lifecycle.training.launch import attach, build_bundle, launch, locate
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from tests.airflow_tpu.attempts import ENDLESS, NODE, NODE_ID, ready, run_context, script
-from tests.airflow_tpu.site import BUCKET, KEY, Site, pace
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, CloudEnv, poll_policy
 
 pytestmark = pytest.mark.slow
 
@@ -28,12 +28,12 @@ URI = f"gs://{BUCKET}/results"
 async def finished(work: RunContext, client: TPUClient, job: RunningJob) -> Any:
     """Follow a run to its end."""
     lines: list[str] = []
-    return await Follower(client, work.clients.access.login, job, lines.append).until_finished(pace().until)
+    return await Follower(client, work.clients.access.login, job, lines.append).until_finished(poll_policy().until)
 
 
-async def test_attempt_is_found_again_while_it_runs(site: Site, client: TPUClient) -> None:
+async def test_attempt_is_found_again_while_it_runs(env: CloudEnv, client: TPUClient) -> None:
     """A second try of the task attaches to the run that is there and starts none."""
-    work = run_context(script(site, ENDLESS))
+    work = run_context(script(env, ENDLESS))
     record = await ready(work, client)
     assert await attach(client, work, record, NODE) is None
     job = await launch(client, work, record, NODE)
@@ -42,9 +42,9 @@ async def test_attempt_is_found_again_while_it_runs(site: Site, client: TPUClien
     assert work.stores.runs.read(KEY).attempt == 1
 
 
-async def test_attempt_that_ended_badly_is_not_attached_to(site: Site, client: TPUClient) -> None:
+async def test_attempt_that_ended_badly_is_not_attached_to(env: CloudEnv, client: TPUClient) -> None:
     """After a failure the next try starts an attempt of its own; after a success it takes the result."""
-    work = run_context(script(site, "import os, sys\nsys.exit(int(os.environ['TRC_ATTEMPT']) == 1)\n"))
+    work = run_context(script(env, "import os, sys\nsys.exit(int(os.environ['TRC_ATTEMPT']) == 1)\n"))
     record = await ready(work, client)
     first = await finished(work, client, await launch(client, work, record, NODE))
     assert first.exit_code == 1
@@ -55,7 +55,7 @@ async def test_attempt_that_ended_badly_is_not_attached_to(site: Site, client: T
     assert second.ref == RunRef(KEY.name, 2)
 
 
-async def test_attempt_on_a_lost_node_is_not_looked_for(site: Site, client: TPUClient) -> None:
+async def test_attempt_on_a_lost_node_is_not_looked_for(env: CloudEnv, client: TPUClient) -> None:
     """An attempt belongs to the incarnation it was started on."""
     work = run_context()
     record = await ready(work, client)
@@ -63,7 +63,7 @@ async def test_attempt_on_a_lost_node_is_not_looked_for(site: Site, client: TPUC
     assert await attach(client, work, work.stores.runs.read(KEY), replace(NODE, id=KEY.node_id(2))) is None
 
 
-async def test_output_is_pushed_and_confirmed(site: Site, client: TPUClient) -> None:
+async def test_output_is_pushed_and_confirmed(env: CloudEnv, client: TPUClient) -> None:
     """Log and output arrive, counted apart, and the bucket agrees with the manifest."""
     work = run_context()
     record = await ready(work, client)
@@ -74,24 +74,24 @@ async def test_output_is_pushed_and_confirmed(site: Site, client: TPUClient) -> 
     confirm(work, collected.manifest, URI)
 
 
-async def test_output_that_the_bucket_refuses(site: Site, client: TPUClient) -> None:
+async def test_output_that_the_bucket_refuses(env: CloudEnv, client: TPUClient) -> None:
     """A file that did not arrive is named, and the task fails."""
     work = run_context()
     record = await ready(work, client)
     await finished(work, client, await launch(client, work, record, NODE))
     refusal = {"point": "gcs.request", "match": {"object": "*/output/*", "method": "P*"}, "times": 100}
-    site.cloud.cloud.faults.add({**refusal, "params": {"action": "403"}})
+    env.cloud.cloud.faults.add({**refusal, "params": {"action": "403"}})
     collected = await collect(client, work, work.stores.runs.read(KEY), URI)
     with pytest.raises(AccessDenied, match=r"1 file\(s\) could not be uploaded .*\n  - output/hello-0.txt: 403"):
         collected.check(URI)
 
 
-async def test_node_that_was_preempted_meanwhile(site: Site, client: TPUClient) -> None:
+async def test_node_that_was_preempted_meanwhile(env: CloudEnv, client: TPUClient) -> None:
     """Between READY and the start a TPU can go: that is a preemption, and after a run a loss of what it made."""
     work = run_context()
     await ready(work, client)
     record = work.stores.runs.update(work.stores.runs.read(KEY), lambda found: found.next_attempt(NODE_ID))
-    site.cloud.preempt(NODE_ID)
+    env.cloud.preempt(NODE_ID)
     with pytest.raises(TPUPreempted):
         await attach(client, work, record, NODE)
     with pytest.raises(TPUPreempted):
@@ -100,44 +100,44 @@ async def test_node_that_was_preempted_meanwhile(site: Site, client: TPUClient) 
         await collect(client, work, record, URI)
 
 
-async def test_node_that_somebody_deleted(site: Site, client: TPUClient) -> None:
+async def test_node_that_somebody_deleted(env: CloudEnv, client: TPUClient) -> None:
     """A node that the API no longer knows has vanished."""
     work = run_context()
     await ready(work, client)
     await client.delete_node(NODE)
-    await until_gone(client, KEY, pace())
+    await until_gone(client, KEY, poll_policy())
     with pytest.raises(TPUVanished):
         await locate(client, work, NODE, RunRef(KEY.name, 1))
 
 
-async def test_node_without_an_address(site: Site, client: TPUClient) -> None:
+async def test_node_without_an_address(env: CloudEnv, client: TPUClient) -> None:
     """A READY node that shows no address at the moment is a connection to be tried again."""
     work = run_context()
     await ready(work, client)
-    site.cloud.call(lambda: setattr(site.cloud.cloud.state.node(NODE_ID), "machines", ()))
+    env.cloud.call(lambda: setattr(env.cloud.cloud.state.node(NODE_ID), "machines", ()))
     with pytest.raises(ConnectionFailed, match="no address"):
         await locate(client, work, NODE, RunRef(KEY.name, 1))
 
 
 @pytest.mark.parametrize("missing", ["no_such.py", f"gs://{BUCKET}/no such.py"])
-@pytest.mark.usefixtures("site")
+@pytest.mark.usefixtures("env")
 async def test_missing_script_is_a_fault_of_the_form(missing: str) -> None:
     """A script that is not there is named, whether in the folder or in the bucket."""
     with pytest.raises(ConfigError, match=missing.rpartition("/")[2]):
         build_bundle(run_context(missing))
 
 
-async def test_script_that_may_not_be_read(site: Site) -> None:
+async def test_script_that_may_not_be_read(env: CloudEnv) -> None:
     """A 403 on the script is reported as such, not tried again while a TPU waits."""
-    uri = script(site, "pass")
-    site.cloud.add_fault("gcs.request", {"object": "scripts/*"}, action="403")
+    uri = script(env, "pass")
+    env.cloud.add_fault("gcs.request", {"object": "scripts/*"}, action="403")
     with pytest.raises(ConfigError, match="may not be read"):
         build_bundle(run_context(uri))
 
 
-async def test_rest_of_a_run_that_no_task_has_copied_is_saved(site: Site, client: TPUClient) -> None:
+async def test_rest_of_a_run_that_no_task_has_copied_is_saved(env: CloudEnv, client: TPUClient) -> None:
     """What a run has left on its TPU is in the bucket before the delete, and is not asked for a second time."""
-    work = run_context(script(site, "import os\nopen(os.environ['TRC_OUTPUT_DIR'] + '/model', 'w').write('weights')\n"))
+    work = run_context(script(env, "import os\nopen(os.environ['TRC_OUTPUT_DIR'] + '/model', 'w').write('weights')\n"))
     record = await ready(work, client)
     await asyncio.to_thread(save_rest, work)
     uri = artifacts_uri(work.conf, KEY.name, 1)
@@ -148,14 +148,14 @@ async def test_rest_of_a_run_that_no_task_has_copied_is_saved(site: Site, client
     assert saved is not None
     confirm(work, saved.manifest, uri)
     assert {file.path for file in saved.manifest.files} == {"output/model", "log.txt"}
-    site.cloud.preempt(NODE_ID)
+    env.cloud.preempt(NODE_ID)
     await asyncio.to_thread(save_rest, work)
 
 
-async def test_rest_of_a_run_whose_tpu_is_gone_is_said_to_be_lost(site: Site, client: TPUClient) -> None:
+async def test_rest_of_a_run_whose_tpu_is_gone_is_said_to_be_lost(env: CloudEnv, client: TPUClient) -> None:
     """Output that was not in the bucket is lost with the TPU; the delete logs that, and continues."""
-    work = run_context(script(site, ENDLESS))
+    work = run_context(script(env, ENDLESS))
     await launch(client, work, await ready(work, client), NODE)
-    site.cloud.preempt(NODE_ID)
+    env.cloud.preempt(NODE_ID)
     with pytest.raises(ArtifactsLost, match="lost with it"):
         await asyncio.to_thread(save_rest, work)

@@ -9,14 +9,14 @@ import pytest
 
 from airflow_tpu.errors import NothingProduced
 from airflow_tpu.lifecycle.training import reported
-from tests.airflow_tpu.site import BUCKET, Site
+from tests.airflow_tpu.cloud_env import BUCKET, CloudEnv
 
 URI = f"gs://{BUCKET}/runs/one/attempt-1"
 
 
-def write(site: Site, name: str, text: str) -> None:
+def write(env: CloudEnv, name: str, text: str) -> None:
     """What the script has left in its output."""
-    site.storage.upload(bucket_name=BUCKET, object_name=f"runs/one/attempt-1/output/{name}", data=text.encode())
+    env.storage.upload(bucket_name=BUCKET, object_name=f"runs/one/attempt-1/output/{name}", data=text.encode())
 
 
 @pytest.mark.parametrize(
@@ -30,37 +30,37 @@ def write(site: Site, name: str, text: str) -> None:
     ],
     ids=["nan", "lines", "list", "empty", "15 MB"],
 )
-def test_metrics_of_any_kind(site: Site, text: str, metrics: dict[str, object]) -> None:
+def test_metrics_of_any_kind(env: CloudEnv, text: str, metrics: dict[str, object]) -> None:
     """What is readable and small goes into XCom, nothing else does."""
-    write(site, "metrics.json", text)
-    assert reported.metrics(site.storage, URI) == metrics
+    write(env, "metrics.json", text)
+    assert reported.metrics(env.storage, URI) == metrics
 
 
-def test_no_metrics(site: Site) -> None:
+def test_no_metrics(env: CloudEnv) -> None:
     """A script need not write any."""
-    assert reported.metrics(site.storage, URI) == {}
+    assert reported.metrics(env.storage, URI) == {}
 
 
-def test_why_there_are_no_metrics(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_why_there_are_no_metrics(env: CloudEnv, caplog: pytest.LogCaptureFixture) -> None:
     """The log names the file, what is wrong with it, and what to write."""
-    write(site, "metrics.json", "[1, 2]")
+    write(env, "metrics.json", "[1, 2]")
     with caplog.at_level(logging.WARNING):
-        reported.metrics(site.storage, URI)
+        reported.metrics(env.storage, URI)
     assert f"{URI}/output/metrics.json holds a list, not an object; write one JSON object there" in caplog.text
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}\n{"a": 2}\n', "[1, 2]", "not json", "", None])
-def test_result_that_cannot_be_compared(site: Site, text: str | None) -> None:
+def test_result_that_cannot_be_compared(env: CloudEnv, text: str | None) -> None:
     """Without a result a model cannot compete, and the error says so."""
     if text is not None:
-        write(site, "result.json", text)
+        write(env, "result.json", text)
     with pytest.raises(NothingProduced, match=r"result\.json"):
-        reported.result(site.storage, URI)
+        reported.result(env.storage, URI)
 
 
-def test_result_of_15_megabytes(site: Site) -> None:
+def test_result_of_15_megabytes(env: CloudEnv) -> None:
     """Metrics and baseline decide and are kept; a large neighbour stays in the bucket."""
     large = [[1.0] * 1000] * 3000
     decisive = {"metrics": {"accuracy": {"value": 0.9}}, "baseline": {"uri": "gs://b/x", "metrics": {}}, "steps": 7}
-    write(site, "result.json", json.dumps({**decisive, "confusion": large}))
-    assert reported.result(site.storage, URI) == decisive
+    write(env, "result.json", json.dumps({**decisive, "confusion": large}))
+    assert reported.result(env.storage, URI) == decisive

@@ -16,7 +16,7 @@ from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.lifecycle.waits.target import Target
 from airflow_tpu.triggers.tpu import CloudTPUReadyTrigger
 from localcloud.testing import eventually_async
-from tests.airflow_tpu.site import KEY, Site, now, pace
+from tests.airflow_tpu.cloud_env import KEY, CloudEnv, now, poll_policy
 
 NOON = dt.datetime(2026, 5, 1, 12, tzinfo=dt.UTC)
 LONG_AGO = 1000.0
@@ -24,10 +24,10 @@ LONG_AGO = 1000.0
 
 
 @pytest.fixture
-async def sick(site: Site, client: TPUClient) -> Target:
+async def sick(env: CloudEnv, client: TPUClient) -> Target:
     """A node that is READY and unhealthy, and stays so."""
-    site.cloud.add_fault("node.timeline", health_after=0, health=5)
-    target = await site.provisioner(client, site.order(), site.lease()).ensure()
+    env.cloud.add_fault("node.timeline", health_after=0, health=5)
+    target = await env.provisioner(client, env.order(), env.lease()).ensure()
     await eventually_async(client.nodes, lambda found: any("UNHEALTHY" in node.health for node in found.items))
     return target
 
@@ -42,7 +42,7 @@ def test_illness_lasts_from_its_first_look() -> None:
 async def test_a_wait_tells_the_next_one_what_it_has_seen(client: TPUClient, sick: Target) -> None:
     """A task that hands its wait over has noted since when the node is sick."""
     illness, before = UnhealthySince(), now().timestamp()
-    waiting = asyncio.create_task(until_ready(client, sick, pace(600.0), illness))
+    waiting = asyncio.create_task(until_ready(client, sick, poll_policy(600.0), illness))
 
     async def since() -> float:
         return illness.since
@@ -51,7 +51,7 @@ async def test_a_wait_tells_the_next_one_what_it_has_seen(client: TPUClient, sic
     waiting.cancel()
 
 
-async def test_a_trigger_counts_on_from_its_task(site: Site, sick: Target) -> None:
+async def test_a_trigger_counts_on_from_its_task(env: CloudEnv, sick: Target) -> None:
     """A node that the task had seen sick for long enough is given up at the trigger's first look."""
     later = now() + dt.timedelta(hours=1)
     watch = TriggerContext(KEY, "token", "google_cloud_default", "tpu_ssh_default", "", 0.05, later.timestamp())

@@ -1,4 +1,4 @@
-"""One process of the product on paper: the clients and the time that its verbs work with."""
+"""The clients and the clock of one virtual process, for the verbs of the product."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from airflow_tpu.hooks.artifacts import ArtifactsHook
 from airflow_tpu.lifecycle.run_context import GrantContext, RunContext
 from airflow_tpu.lifecycle.waits.polling import Waiting
 from airflow_tpu.lifecycle.waits.reachability import Access
-from tests.faults.paper_wire import PaperChannel, PaperClient, PaperStorage
-from tests.faults.turns import Killed, Process
+from tests.faults.virtual_processes import Killed, Process
+from tests.faults.virtual_wire import VirtualChannel, VirtualClient, VirtualStorage
 
 T = TypeVar("T")
 BUCKET = "trc-local"
@@ -36,32 +36,32 @@ EXPECTED = (TPUError, Killed)
 LOGIN = Login("trainer", asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode())
 
 
-class PaperAccess(Access):
+class VirtualAccess(Access):
     """Workers that answer at once: machines are no part of this cloud."""
 
     async def check(self, address: WorkerAddress) -> None:
         """Nothing to log in to."""
 
 
-class PaperTPU:
+class VirtualTPU:
     """Calls of one process, on its own clock."""
 
-    endpoint = APIEndpoint("local-project", AnonymousCredentials(), "paper", True)
+    endpoint = APIEndpoint("local-project", AnonymousCredentials(), "virtual", True)
 
-    def __init__(self, process: Process, channel: PaperChannel) -> None:
+    def __init__(self, process: Process, channel: VirtualChannel) -> None:
         self._process, self._channel = process, channel
 
     def run(self, verb: Callable[[TPUClient], Awaitable[T]]) -> T:
         """Run a coroutine with a client of its own."""
 
         async def call() -> T:
-            async with PaperClient(self._channel, self._process) as client:
+            async with VirtualClient(self._channel, self._process) as client:
                 return await verb(client)
 
         return self._process.run(call())
 
 
-class Station:
+class VirtualContext:
     """What one process of the product works with; the clients of its runs.
 
     :param process: the process.
@@ -70,16 +70,16 @@ class Station:
     :param grant: what may be used.
     """
 
-    def __init__(self, process: Process, channel: PaperChannel, storage: PaperStorage, grant: Grant) -> None:
+    def __init__(self, process: Process, channel: VirtualChannel, storage: VirtualStorage, grant: Grant) -> None:
         self.process = process
-        self.tpu = PaperTPU(process, channel)
+        self.tpu = VirtualTPU(process, channel)
         self.storage = cast(ArtifactsHook, storage)
         self._grant = grant
 
     @cached_property
     def access(self) -> Access:
         """How to log in."""
-        return PaperAccess(LOGIN, ConnectionOptions())
+        return VirtualAccess(LOGIN, ConnectionOptions())
 
     @property
     def grant(self) -> GrantContext:

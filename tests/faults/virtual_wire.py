@@ -1,4 +1,4 @@
-"""The local cloud on paper behind Google's own client, without a socket: requests are bytes, time is virtual."""
+"""The local cloud behind Google's own client, without a socket: requests are bytes, time is virtual."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_tpu.hooks.artifacts import ObjectInfo, StoredJSON
 from localcloud.rules.errors import CloudError
 from localcloud.tpu_api.dispatcher import CallDispatcher, resource_of
 from localcloud.tpu_api.grpc_table import MethodRow, method_table
-from tests.faults.turns import Process
+from tests.faults.virtual_processes import Process
 
 _ROWS = method_table()
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -40,7 +40,7 @@ class _Answer:
 
 
 class _Stub(aio.UnaryUnaryMultiCallable):  # type: ignore[misc]  # grpc brings no types
-    def __init__(self, channel: PaperChannel, row: MethodRow, write: Callable[[Any], bytes], read: Any) -> None:
+    def __init__(self, channel: VirtualChannel, row: MethodRow, write: Callable[[Any], bytes], read: Any) -> None:
         self._channel, self._row, self._write, self._read = channel, row, write, read
 
     def __call__(self, request: Any, **_: Any) -> Any:
@@ -51,16 +51,16 @@ class _Stub(aio.UnaryUnaryMultiCallable):  # type: ignore[misc]  # grpc brings n
         return self._read(await self._channel.send(self._row, body))
 
 
-class PaperChannel(aio.Channel):  # type: ignore[misc]  # grpc brings no types
-    """A channel of one process to the cloud on paper.
+class VirtualChannel(aio.Channel):  # type: ignore[misc]  # grpc brings no types
+    """A channel of one process to the local cloud.
 
     :param process: stopped before each request.
-    :param desk: where the cloud answers calls.
+    :param dispatcher: where the cloud answers calls.
     :param before: told of each request.
     """
 
-    def __init__(self, process: Process, desk: CallDispatcher, before: Before) -> None:
-        self._process, self._desk, self._before = process, desk, before
+    def __init__(self, process: Process, dispatcher: CallDispatcher, before: Before) -> None:
+        self._process, self._dispatcher, self._before = process, dispatcher, before
         self._unary_unary_interceptors: list[Any] = []  # the transport appends its logging here
 
     async def send(self, row: MethodRow, body: bytes) -> bytes:
@@ -70,7 +70,7 @@ class PaperChannel(aio.Channel):  # type: ignore[misc]  # grpc brings no types
         self._process.stop_before(f"{method} {resource_of(request).rpartition('/')[2]}")
         self._before(method, request)
         try:
-            return row.serialize(await self._desk.serve(row.key, request, "grpc"))
+            return row.serialize(await self._dispatcher.serve(row.key, request, "grpc"))
         except CloudError as error:
             details = aio.Metadata((_DETAILS, error.status().SerializeToString()))
             raise aio.AioRpcError(_CODES[error.code], aio.Metadata(), details, details=error.message) from error
@@ -84,7 +84,7 @@ class PaperChannel(aio.Channel):  # type: ignore[misc]  # grpc brings no types
     async def close(self, grace: float | None = None) -> None:
         """Nothing is open."""
 
-    async def __aenter__(self) -> PaperChannel:
+    async def __aenter__(self) -> VirtualChannel:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -97,24 +97,24 @@ class PaperChannel(aio.Channel):  # type: ignore[misc]  # grpc brings no types
     wait_for_state_change = _absent
 
 
-class PaperClient(TPUClient):
+class VirtualClient(TPUClient):
     """The product's client on a channel without a socket.
 
     :param channel: where its calls go.
     :param process: whose clock it lives by.
     """
 
-    def __init__(self, channel: PaperChannel, process: Process) -> None:
-        endpoint = APIEndpoint("local-project", AnonymousCredentials(), "paper", True)
+    def __init__(self, channel: VirtualChannel, process: Process) -> None:
+        endpoint = APIEndpoint("local-project", AnonymousCredentials(), "virtual", True)
         super().__init__(endpoint, CallTiming(), process.clock)
         self._channel = channel
 
-    async def __aenter__(self) -> PaperClient:
+    async def __aenter__(self) -> VirtualClient:
         self._client = TpuAsyncClient(transport=TpuGrpcAsyncIOTransport(channel=self._channel))
         return self
 
 
-class PaperBucket:
+class VirtualBucket:
     """Objects with generations; every change is one step that nobody gets in between."""
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ class PaperBucket:
         return True
 
 
-class PaperStorage:
+class VirtualStorage:
     """The verbs of :class:`airflow_tpu.hooks.artifacts.ArtifactsHook` that leases, reservations and ledger use.
 
     The hook itself is proven against the wire in tests/airflow_tpu/hooks; here its generation preconditions count.
@@ -146,7 +146,7 @@ class PaperStorage:
     :param bucket: the objects, shared by all processes.
     """
 
-    def __init__(self, process: Process, bucket: PaperBucket) -> None:
+    def __init__(self, process: Process, bucket: VirtualBucket) -> None:
         self._process, self._bucket = process, bucket
 
     def location(self, bucket: str) -> str | None:

@@ -21,7 +21,7 @@ _LOOK = 0.02
 
 
 @dataclass
-class Scene:
+class ObservedRun:
     """What the fault of a cell works on.
 
     :param cloud: where the run is.
@@ -71,7 +71,7 @@ class Scene:
         return _PHASES[where](self)
 
     @contextmanager
-    def at(self, where: str, action: Callable[[Scene], None]) -> Iterator[None]:
+    def at(self, where: str, action: Callable[[ObservedRun], None]) -> Iterator[None]:
         """Do something beside the block as soon as a phase is reached, and count the living copies all the time."""
         ended = threading.Event()
         failures: list[BaseException] = []
@@ -96,7 +96,7 @@ class Scene:
             watching.join(60.0)
         assert not failures, failures
 
-    def crew(self) -> object:
+    def node_workers(self) -> object:
         """The workers of the run's node."""
         node = self.node("READY", "CREATING")
         assert node is not None
@@ -116,23 +116,23 @@ def _command_line(pid: str) -> bytes:
         return b""
 
 
-def _exists(name: str) -> Callable[[Scene], bool]:
-    return lambda scene: bool(scene.files(name))
+def _exists(name: str) -> Callable[[ObservedRun], bool]:
+    return lambda observed: bool(observed.files(name))
 
 
-def _step(number: int) -> Callable[[Scene], bool]:
-    return lambda scene: latest_step(scene.cloud.cloud.config.state_dir / "vm") >= number
+def _step(number: int) -> Callable[[ObservedRun], bool]:
+    return lambda observed: latest_step(observed.cloud.cloud.config.state_dir / "vm") >= number
 
 
-_PHASES: dict[str, Callable[[Scene], bool]] = {
-    "before create": lambda scene: True,
-    "creating": lambda scene: True,
-    "waiting": lambda scene: scene.node("CREATING") is not None,
-    "booting": lambda scene: scene.node("READY") is not None,
-    "shipping": lambda scene: bool(scene.files("runner.py")),
+_PHASES: dict[str, Callable[[ObservedRun], bool]] = {
+    "before create": lambda observed: True,
+    "creating": lambda observed: True,
+    "waiting": lambda observed: observed.node("CREATING") is not None,
+    "booting": lambda observed: observed.node("READY") is not None,
+    "shipping": lambda observed: bool(observed.files("runner.py")),
     "starting": _exists(protocol.PID_FILE),
     "training": _step(5),
     "checkpointing": _step(10),
     "copying": _exists(protocol.EXIT_FILE),
-    "deleting": lambda scene: scene.node("DELETING") is not None,
+    "deleting": lambda observed: observed.node("DELETING") is not None,
 }

@@ -37,7 +37,7 @@ from airflow_tpu.stores.grant_stores import Stores
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.reservations import ReservationStore
 from airflow_tpu.stores.runs import RunStore
-from localcloud.testing import PATIENCE, BackgroundCloud, eventually
+from localcloud.testing import TIMEOUT, BackgroundCloud, eventually
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 BUCKET = "trc-local"
@@ -72,7 +72,7 @@ def context(key: RunKey = KEY, **more: Any) -> Context:
     return cast(Context, {"ti": instance, "dag_run": dag_run, **more})
 
 
-def pace(seconds: float = PATIENCE) -> PollPolicy:
+def poll_policy(seconds: float = TIMEOUT) -> PollPolicy:
     """Look often; give up after so many seconds."""
     return PollPolicy(0.05, now() + dt.timedelta(seconds=seconds))
 
@@ -92,7 +92,7 @@ async def request_delete(client: TPUClient, key: RunKey, token: str | None = Non
 
 
 @dataclass(frozen=True)
-class Site:
+class CloudEnv:
     """One local cloud and the stores of one grant in its bucket.
 
     :param cloud: the local cloud.
