@@ -147,7 +147,7 @@ class TrainingRun:
         """
         eventually(lambda: len(self.starts()), lambda count: count >= copies, TIMEOUT, POLL)
         self.until("train", state)
-        if state == "deferred":  # by a triggerer that has begun: before, Airflow has nobody whom it could stop
+        if state == "deferred":  # by a triggerer that has begun: before, there is nothing that Airflow could stop
             self.until_followed()
 
     def until_followed(self) -> None:

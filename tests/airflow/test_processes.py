@@ -159,7 +159,7 @@ def test_cleared_while_deferred(run: TrainingRun) -> None:
     ends_green(run, copies)
 
 
-# --- ended by time, or by nobody ---
+# --- ended by time ---
 
 
 @together(TIMED)

@@ -19,7 +19,7 @@ class SourceFile:
     """A file opened for one upload: its size is fixed at that moment, and so is what is read.
 
     :param path: a regular file; a link to one is not followed.
-    :param growing: whether bytes may be appended meanwhile, as to the log of a run that goes on.
+    :param growing: whether bytes may be appended meanwhile, as to the log of a running command.
     :raises FileChanged: if it is no regular file (any more).
     """
 
@@ -63,7 +63,7 @@ class SourceFile:
         return data
 
     def check(self) -> None:
-        """Raise :class:`FileChanged` if somebody has written to the file since it was opened."""
+        """Raise :class:`FileChanged` if the file was written to since it was opened."""
         now = os.fstat(self._descriptor)
         if not self._growing and (now.st_size, now.st_mtime_ns) != (self.size, self._before.st_mtime_ns):
             raise FileChanged("was written to while it was read (%d bytes, then %d)" % (self.size, now.st_size))

@@ -1,7 +1,7 @@
 """Where an attempt keeps its files on the TPU VM, and how they are written so that no reader sees half of one.
 
-Every JSON file of ours carries ``version``. One of another version belongs to a runner of another release: it is read
-by nobody, and the attempt is left as it is.
+Every JSON file of ours carries ``version``. One of another version belongs to a runner of another release: it is not
+read, and the attempt is left as it is.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class Supervisor:
     def _wait_for_mirror(self) -> None:
         """Wait as long as grace is left, and a moment if none is.
 
-        A command that nobody stopped has all the time until its deadline while its checkpoint travels.
+        A command that was not stopped has the time until its deadline while its checkpoint travels.
         """
         self._reap()
         end = self._last_push_end()

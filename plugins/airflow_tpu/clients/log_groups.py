@@ -1,6 +1,6 @@
 """Groups in a task log, which Airflow's log page folds.
 
-Airflow 3.3 shows every group folded until somebody opens it, counts groups like brackets over all processes of a try
+Airflow 3.3 shows every group folded until a person opens it, counts groups like brackets over all processes of a try
 (worker, triggerer, worker again), and writes nothing of its own that would close one. So a group holds what is looked
 up when something went wrong. What a person watches is outside, and seen at once: the training's log, the lines of a
 long wait, the result. No trigger keeps a group open while it waits: killed there, it would fold all that follows.

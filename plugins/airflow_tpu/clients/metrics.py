@@ -1,6 +1,6 @@
 """What the ledger records, as metrics through Airflow's own ``Stats``: StatsD, Datadog or OpenTelemetry.
 
-One incarnation is counted once, by whoever writes its *closed*: a task, a trigger's task, the reaper. The tags are
+One incarnation is counted once, where its *closed* event is written: a task, a trigger's task, the reaper. The tags are
 ``accelerator_type``, ``tier``, ``zone`` and ``end_reason``; plain StatsD has no tags and gets the sums.
 """
 

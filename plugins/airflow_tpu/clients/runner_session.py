@@ -93,7 +93,7 @@ class RunSession:
     ) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            # No farewell: on a frozen machine nobody would answer it.
+            # No orderly close: a frozen machine would not answer it.
             connection.abort()
             await connection.wait_closed()
 
@@ -137,7 +137,7 @@ class RunSession:
                 yield message
                 if isinstance(message, LogChunk):
                     delivered = message.end
-                if isinstance(message, LogChunk | Heartbeat):  # the worker wants to know that somebody is still there
+                if isinstance(message, LogChunk | Heartbeat):  # the worker has to know that it is still followed
                     reply(protocol.encode(protocol.ACK, offset=delivered))
                 if isinstance(message, Finished | Gone):
                     return

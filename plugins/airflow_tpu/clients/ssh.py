@@ -158,7 +158,7 @@ def _explained(error: Exception, address: WorkerAddress, login: Login) -> Remote
     ):
         return HostKeyMismatch(
             f"{address} shows another host key than the one pinned for this TPU: either another machine answers "
-            "there, or the TPU was re-created by somebody else. Nothing was sent to it."
+            "there, or another user re-created the TPU. Nothing was sent to it."
         )
     if isinstance(error, asyncssh.PermissionDenied):
         return LoginRefused(

@@ -56,7 +56,7 @@ async def conversation(
     try:
         yield frames
     except BaseException:
-        process.close()  # after an error, or when the caller leaves early, nobody waits
+        process.close()  # after an error, or when the caller leaves early: do not wait
         raise
     await frames.aclose()
     await _close(process)

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class APIEndpoint:
-    """Where and as whom to call.
+    """Address and credentials of the API.
 
     :param project_id: the project.
     :param credentials: Google credentials, anonymous ones for a local endpoint.
@@ -87,9 +87,9 @@ def connect(endpoint: APIEndpoint) -> tpu_v2.TpuAsyncClient:
 class TPUClient:
     """Asynchronous context manager around one connection to the Cloud TPU API.
 
-    :param endpoint: where and as whom to call.
+    :param endpoint: address and credentials of the API.
     :param timing: bounds of each call.
-    :param clock: by which whoever waits for the API tells the time.
+    :param clock: for every wait on the API.
     """
 
     def __init__(self, endpoint: APIEndpoint, timing: CallTiming | None = None, clock: Clock = WALL) -> None:
@@ -118,7 +118,7 @@ class TPUClient:
         return location(self.endpoint.project_id, zone)
 
     async def nodes(self, zone: str = "-") -> Listing[TPUView]:
-        """Every node of the project, whoever made it."""
+        """Every node of the project, those of other users included."""
         from google.cloud import tpu_v2
 
         request = tpu_v2.ListNodesRequest(parent=self.location(zone), page_size=1000)

@@ -1,7 +1,7 @@
 """One list per zone for all waits of a process: the calls grow with the zones, not with the TPUs.
 
-A triggerer may watch hundreds of TPUs. Whoever needs to know takes the newest list that is young enough, or the one
-that somebody is fetching just now; only then is the API asked.
+A triggerer may watch hundreds of TPUs. Each caller takes the newest list that is young enough, or joins the
+fetch that is under way; only otherwise is the API called.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Fresh:
     """How new a list has to be, on the clock of the event loop.
 
     :param within: seconds since it was asked for, at most.
-    :param after: it was asked for after this instant: what somebody has created before is in it.
+    :param after: it was asked for after this instant: it contains what was created before.
     """
 
     within: float
@@ -42,7 +42,7 @@ class Fresh:
 
 
 class _Abandoned(Exception):
-    """Whoever was fetching has been cancelled; somebody else has to."""
+    """The caller that was fetching has been cancelled; another one has to fetch."""
 
 
 class _Shared(Generic[V]):
@@ -75,7 +75,7 @@ class _Shared(Generic[V]):
         except BaseException as error:
             # What the API said is said to all who wait; a cancelled fetch says nothing.
             pending.set_exception(error if isinstance(error, TPUError) else _Abandoned())
-            pending.exception()  # nobody may be waiting
+            pending.exception()  # there may be no caller left
             raise
         finally:
             self._pending = None

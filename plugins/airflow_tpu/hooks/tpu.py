@@ -45,7 +45,7 @@ class CloudTPUHook(GoogleBaseHook):
 
     @cached_property
     def endpoint(self) -> APIEndpoint:
-        """Where and as whom to call.
+        """Address and credentials of the API.
 
         :raises ConfigError: no project can be found.
         """

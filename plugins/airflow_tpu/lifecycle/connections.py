@@ -25,7 +25,7 @@ class CloudTPU(Protocol):
 
     @property
     def endpoint(self) -> APIEndpoint:
-        """Where and as whom to call."""
+        """Address and credentials of the API."""
 
     def run(self, verb: Callable[[TPUClient], Awaitable[T]]) -> T:
         """Run a coroutine with a client of its own."""

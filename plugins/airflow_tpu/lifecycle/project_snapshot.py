@@ -95,7 +95,7 @@ class ProjectSnapshot:
 
 
 NOTHING_SEEN = ProjectSnapshot((), (), ())
-"""What somebody sees who has not looked: the start for reading some resources by name."""
+"""A snapshot before any call: the start for reading some resources by name."""
 
 
 def _incarnation(item: TPUView | QueuedView) -> int:

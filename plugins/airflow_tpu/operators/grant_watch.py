@@ -61,7 +61,7 @@ class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
 
 
 class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
-    """Report what is left of the grant and what of it is idle; fail while anything alive is not covered.
+    """Report what is left of the grant and which part of it is idle; fail while a living TPU is not covered.
 
     A bucket that bills what was deleted is a warning in the log.
 

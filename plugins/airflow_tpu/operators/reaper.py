@@ -16,7 +16,7 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
     """Delete every TPU of ours whose lease has ended or whose DAG run is over, in all zones.
 
     What is not ours is reported and never touched. One failed delete does not stop the others; the task fails at the
-    end, so that somebody looks.
+    end, so that the failure is noticed.
 
     The grant is only asked where the leases are: one that has ended stops nothing. Where it, or the bucket, cannot be
     read, the expiry on each TPU's own label decides.

@@ -101,7 +101,7 @@ def load_catalogue() -> Catalogue:
 def own_tables(folder: Path | None) -> dict[str, Path]:
     """Tables of the catalogue that a folder replaces, by name.
 
-    :raises ConfigError: there is none, or a CSV file of a name that nobody reads.
+    :raises ConfigError: there is none, or a CSV file with an unknown name.
     """
     if folder is None:
         return {}

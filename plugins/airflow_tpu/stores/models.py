@@ -56,7 +56,7 @@ class ModelStore(Store):
         return sorted((Path(name).stem for name in names), reverse=True)
 
     def replace(self, decide: Callable[[Champion | None], Champion | None]) -> Champion | None:
-        """Replace the pointer in one step that nobody can get in between.
+        """Replace the pointer in one atomic step.
 
         :param decide: from the champion now to the next one, None to leave it; asked again after a lost race.
         :return: the new champion, None if it was left.

@@ -45,7 +45,7 @@ class ReservationStore(Store):
         """Reserve, if the grant has room beside what others have reserved.
 
         :param wanted: what to reserve; a reservation that the run holds already is kept or replaced.
-        :param decide: gives the permit or raises; it is asked again each time somebody else was faster.
+        :param decide: gives the permit or raises; called again each time another writer was faster.
         :return: the permit; from here on everybody else counts this reservation.
         :raises GrantError: from ``decide``; then nothing was reserved.
         :raises TransientError: others were faster each time.

@@ -31,8 +31,8 @@ class Contents(Generic[T]):
     """What a folder holds.
 
     :param values: what this release reads, in the order of the names.
-    :param unknown: names of the objects of other releases, each of which has been logged: nobody may take a run or a
-        TPU that they are about for forgotten.
+    :param unknown: names of the objects of other releases, each of which has been logged: the runs and TPUs
+        that they are about are unknown, not forgotten.
     """
 
     values: Sequence[T]
@@ -91,7 +91,7 @@ class Store:
     def change(self, uri: str, form: StoredForm[T], decide: Callable[[T | None], T | None]) -> T | None: ...
 
     def change(self, uri: str, form: StoredForm[T], decide: Callable[[T | None], T | None]) -> T | None:
-        """Replace an object by what is decided from it, with nobody in between: the one compare-and-swap.
+        """Replace an object by what is decided from it, atomically: the one compare-and-swap.
 
         :param form: how the object is stored.
         :param decide: from the object now, None if there is none, to the wanted one. None or an equal one leaves it as

@@ -121,8 +121,8 @@ def test_ledger_ends_when_the_loss_was_seen(
 async def test_delete_by_somebody_else_that_fails(training: Training, client: TPUClient) -> None:
     """Seen going, its end is noted and not yet in the ledger: found alive by the next try the TPU is used again."""
     seen = now() - SECOND
-    with pytest.raises(TPUVanished, match=f"somebody deletes it; {MAY_LIVE}"):
-        training.wake(error_event(TPUVanished("somebody deletes it", seen)))
+    with pytest.raises(TPUVanished, match=f"a person or another program is deleting it; {MAY_LIVE}"):
+        training.wake(error_event(TPUVanished("a person or another program is deleting it", seen)))
     assert (training.closed, [end.at for end in noted_ends(training.runs.read(KEY))]) == ([], [seen])
     target = await training.env.ensure(client)
     assert (target.node_id, training.closed, noted_ends(training.runs.read(KEY))) == (NODE_ID, [], [])
@@ -132,7 +132,7 @@ async def test_delete_by_somebody_else_that_takes_effect(training: Training, cli
     """The next try finds it gone: the ledger has the end as it was seen, with what was lost."""
     seen = now() - SECOND
     with pytest.raises(TPUVanished):
-        training.wake(error_event(TPUVanished("somebody deletes it", seen)))
+        training.wake(error_event(TPUVanished("a person or another program is deleting it", seen)))
     await client.delete_node(NODE)
     await until_gone(client, KEY, poll_policy())
     await training.env.ensure(client)

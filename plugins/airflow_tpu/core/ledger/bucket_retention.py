@@ -45,7 +45,7 @@ def warnings(bucket: str, retention: BucketRetention | None) -> list[str]:
         )
     if retention.versioning:
         found.append(
-            f"{uri} keeps every replaced or deleted object as a noncurrent version and bills it until somebody deletes "
+            f"{uri} keeps every replaced or deleted object as a noncurrent version and bills it until you delete "
             f"that (versioning). To switch it off: {_UPDATE} {uri} --no-versioning; the versions that are there stay"
         )
     return found

@@ -114,7 +114,9 @@ def _only_logged(name: str, trace: Trace, wanted: LedgerFilter) -> Iterator[Diff
         return
     if wanted.holds(trace.created.astimezone(UTC).date()):
         end = "not deleted since" if trace.deleted is None else f"deleted {_moment(trace.deleted)}"
-        yield Difference(name, f"created by {trace.who or 'nobody named'}, not in the ledger, {end}", log=trace.created)
+        yield Difference(
+            name, f"created by {trace.who or 'an unknown principal'}, not in the ledger, {end}", log=trace.created
+        )
 
 
 def _compared(opened: Opened, closed: Closed | None, trace: Trace, tolerance: timedelta) -> Iterator[Difference]:

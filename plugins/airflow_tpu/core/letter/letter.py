@@ -4,7 +4,7 @@ Letters have one line per row of the grant, in English whatever language is arou
 of one type, ``100 preemptible Cloud TPU v2-8 device(s) in zone us-central1-f``; since 2025 it counts chips of a
 generation, ``64 spot Cloud TPU v6e chips in zone us-east1-d``. A row without a tier is on-demand, unless the letter
 speaks of spot outside of its rows. What looks like a row and is not certain is handed back with the reason: a forgotten
-row would be a TPU that somebody pays for, or never uses, and so would be one that was not given.
+row would be a TPU that its owner pays for, or never uses, and so would be one that was not given.
 """
 
 from __future__ import annotations

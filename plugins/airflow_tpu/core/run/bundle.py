@@ -139,7 +139,7 @@ def _check_size(files: Mapping[str, Path]) -> None:
 
 
 def _archive(files: Mapping[str, Path]) -> bytes:
-    """Pack files with nothing in it that depends on when, where or by whom it is done."""
+    """Pack files reproducibly: time, place and user leave no trace in the archive."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name in sorted(files):

@@ -39,9 +39,9 @@ class Interruption:
     :param reason: class of the error.
     :param number: how many there have been, this one included.
     :param allowed: ``max_preemptions`` of the form.
-    :param step: training step that was reached, None if nobody knows.
+    :param step: training step that was reached, None if unknown.
     :param safe_step: training steps of the newest checkpoint in the bucket, None if there is none.
-    :param lost_seconds: work that has to be done again, None if nobody knows.
+    :param lost_seconds: work that has to be done again, None if unknown.
     """
 
     reason: str
@@ -62,7 +62,7 @@ def lost_seconds(ended: dt.datetime, started: dt.datetime | None, safe_at: float
     """Work that has to be done again after an attempt was interrupted.
 
     :param ended: when the attempt ended.
-    :param started: when it was started, None if nobody knows.
+    :param started: when it was started, None if unknown.
     :param safe_at: when its newest checkpoint was safe, in Unix seconds; None without one.
     :return: None if neither is known.
     """

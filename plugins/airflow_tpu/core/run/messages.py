@@ -42,7 +42,7 @@ class LogChunk:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """The run goes on.
+    """The run continues.
 
     :param size: bytes of the log now.
     :param progress: what the script wrote to ``progress.json``, None if nothing readable.
@@ -108,7 +108,7 @@ class Stopped:
 
     :param state: absent, finished or gone; running if it could not be stopped.
     :param result: as in :class:`Finished`, None unless finished.
-    :param survivors: pids that are still there: stuck in the kernel, or somebody else's.
+    :param survivors: pids that are still there: stuck in the kernel, or another user's.
     """
 
     state: str
@@ -118,7 +118,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class PushProgress:
-    """A push goes on.
+    """A push continues.
 
     :param done: files finished, in whatever way.
     :param total: files found.

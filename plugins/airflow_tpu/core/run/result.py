@@ -53,7 +53,7 @@ class RunResult:
     :param exit_code: exit status, None if a signal ended it.
     :param signal: number of the signal, None if it exited.
     :param step: ``restore`` (checkpoints from the bucket), ``setup`` (installing requirements) or ``run``.
-    :param stopped: somebody asked it to stop.
+    :param stopped: a person asked it to stop.
     :param stop_command: it was the runner's stop command that asked, which is what a person does.
     :param deadline: it was stopped because its deadline had passed.
     :param overtaken: it was stopped because a newer attempt has taken the run over.
@@ -179,7 +179,7 @@ def _of_supervisor(result: RunResult) -> TPUError:
     if result.overtaken:
         return LeaseLost(
             f"a newer attempt of this run has written to its bucket, so this one was ended ({result.how}): the newer "
-            "one goes on, and this one is not tried again"
+            "one continues, and this one is not tried again"
         )
     if result.deadline:
         return DeadlineExceeded(f"the run's deadline passed and it was stopped ({result.how}); raise deadline_hours")
@@ -198,7 +198,7 @@ def _of_stall(result: RunResult) -> str:
 def _of_command(result: RunResult) -> str:
     step = "" if result.last_durable_step is None else f" Its checkpoint of step {result.last_durable_step} is safe."
     return (
-        f"somebody stopped the run with the runner's stop command ({result.how}), so it is not tried again.{step} "
+        f"a person stopped the run with the runner's stop command ({result.how}), so it is not tried again.{step} "
         "To go on, clear this task: it resumes from the newest checkpoint"
     )
 

@@ -28,7 +28,7 @@ class Life:
     :param ended_at: when its READY time ended if the delete that was asked for takes effect, None before.
     :param end_reason: why it ended.
     :param end_source: whose clock that is.
-    :param end_safe: the newest checkpoint in the bucket then, None if nobody looked.
+    :param end_safe: the newest checkpoint in the bucket then, None if not looked up.
     """
 
     ready_at: dt.datetime | None = None
@@ -76,7 +76,7 @@ class Lease:
 
     :param token: changes each time the lease is taken; a delete is fenced by it.
     :param expires_at: the run's deadline; what is alive after it may be reaped.
-    :param holder: which DAG run has taken it, None if nobody noted that.
+    :param holder: which DAG run has taken it, None if unknown.
     """
 
     token: str
@@ -104,7 +104,7 @@ class RunRecord:
     :param incarnation: number of the current physical life, 0 before the first create.
     :param attempt: number of the last start of the user's process, 0 before the first.
     :param attempt_node: id of the node it was started on.
-    :param attempt_at: when it was started, None if nobody noted it.
+    :param attempt_at: when it was started, None if unknown.
     :param spent: what the run has used of its budget of interruptions.
     :param lives: what is known of each incarnation, by node id.
     :param alternative: which TPU is asked for, None for the one of the form.

@@ -22,7 +22,7 @@ def first_of(deadline: dt.datetime, closes: dt.datetime | None) -> dt.datetime:
 def closes_at(conf: RunConf, record: RunRecord) -> dt.datetime | None:
     """When a run that has no TPU yet wants none any more.
 
-    A run that has had one goes on for as long as its deadline lets it: a preemption does not make the work undone.
+    A run that has had one continues until its deadline: a preemption does not make the work undone.
 
     :param conf: what was asked for.
     :param record: of the run; it ends ``deadline_hours`` after the run's start.

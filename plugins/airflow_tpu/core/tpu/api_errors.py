@@ -168,7 +168,7 @@ _BY_CODE: dict[int, tuple[type[CloudError], str]] = {
     12: _INVALID,
     13: (
         TransientError,
-        "Google's side stumbled; if it goes on, it can hide a stock-out or the external address limit.",
+        "Google's side stumbled; if that continues, it can hide a stock-out or the external address limit.",
     ),
     16: _DENIED,
 }
@@ -181,7 +181,7 @@ def classify(code: int, message: str, reason: str = "", resource: str = "") -> T
     :param message: the text, kept whole with its ``[EID: ...]``, which Google's support asks for.
     :param reason: ``ErrorInfo.reason`` if there is one.
     :param resource: name of the node or queued resource.
-    :return: an instance of a leaf; :class:`airflow_tpu.errors.TransientError` for what nobody has seen.
+    :return: an instance of a leaf; :class:`airflow_tpu.errors.TransientError` for an unknown one.
     """
     text = _EID.sub("", message)
     code = _GRPC_OF_HTTP.get(code, code)

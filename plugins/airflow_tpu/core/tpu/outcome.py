@@ -96,7 +96,7 @@ def final_error(error: TPUError | None, lost: TPULost | None) -> TPUError | None
 
 
 def _unknown_to_the_api(seen: Observation) -> TPULost:
-    kind, why = _by_request(seen) or (TPUVanished, "it was preempted, or somebody deleted it")
+    kind, why = _by_request(seen) or (TPUVanished, "it was preempted, or a person or another program deleted it")
     return kind(f"node {seen.name} is unknown to the API{_of(seen.queued)}: {why}.", seen.at)
 
 
@@ -106,7 +106,7 @@ def _by_request(seen: Observation) -> tuple[type[TPULost], str] | None:
     if queued is None or queued.phase is not Phase.LOST:
         return None
     if queued.initiator == "USER":
-        return TPUVanished, "somebody deleted it"
+        return TPUVanished, "a person or another program deleted it"
     return TPUPreempted, "Google took the TPU back"
 
 
@@ -118,11 +118,11 @@ def _by_state(node: TPUView) -> tuple[type[TPULost], str]:
     if node.state == "UNKNOWN":
         return HostLost, "its repair has failed"
     if node.phase is Phase.DELETING:
-        return TPUVanished, "somebody deletes it"
+        return TPUVanished, "a person or another program is deleting it"
     if node.tier.pool is Tier.SPOT:
         return TPUPreempted, "Google took the TPU back, or its time was up"
     if node.state in ("STOPPING", "STOPPED"):
-        return TPUStopped, "somebody stopped it. To go on, clear the run: it resumes on a new TPU"
+        return TPUStopped, "a person or another program stopped it. To continue, clear the run: it resumes on a new TPU"
     return TPUMaintenance, "maintenance ended it"
 
 

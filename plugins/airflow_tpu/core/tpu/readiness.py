@@ -83,7 +83,9 @@ def _node_error(seen: Sighting) -> TPUError | None:
     vanished = node is None and not seen.is_queued and seen.operation_done and seen.operation_error is None
     gone = node is None and seen.is_queued and seen.queued is None and seen.operation_done
     if vanished or gone:
-        return TPUVanished("the TPU was created and is unknown to the API now: somebody deleted it.", seen.at)
+        return TPUVanished(
+            "the TPU was created and is unknown to the API now: a person or another program deleted it.", seen.at
+        )
     return None
 
 

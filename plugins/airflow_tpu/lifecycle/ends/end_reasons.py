@@ -30,7 +30,7 @@ def endings_of(
     for node_id, reason in _reasons(nodes, queued).items():
         answer = answers.get(node_id)
         if node_id in answers and answer is None and reason in (EndReason.FINISHED, EndReason.FAILED):
-            # Somebody was faster, or the list was behind: it is gone already, and not alive again.
+            # Another process was faster, or the list was stale: it is gone already, and not alive again.
             yield IncarnationEnd(node_id, now, EndReason.VANISHED, TimeSource.OBSERVED)
         elif not isinstance(answer, TPUError):
             yield _after_delete(IncarnationEnd(node_id, now, reason, TimeSource.OBSERVED), answer)

@@ -29,7 +29,7 @@ class IncarnationEnd:
     :param at: when its READY time ended.
     :param reason: why.
     :param source: whose clock.
-    :param safe: the newest checkpoint in the bucket then, None if nobody looked.
+    :param safe: the newest checkpoint in the bucket then, None if not looked up.
     """
 
     node_id: str
@@ -51,7 +51,7 @@ def settled(first: Iterable[IncarnationEnd], later: Iterable[IncarnationEnd]) ->
         if earlier is None:
             known[ending.node_id] = ending
         elif _is_news(ending, earlier):
-            # While the first delete was under way nothing was charged, and nobody knows for how long that was.
+            # While the first delete was under way nothing was charged, and how long that was is unknown.
             again = earlier.reason in NEWS
             known[ending.node_id] = replace(ending, source=TimeSource.OBSERVED) if again else ending
     return list(known.values())
@@ -78,7 +78,7 @@ def noted(record: RunRecord, endings: Iterable[IncarnationEnd]) -> RunRecord:
 
 
 def alive_again(record: RunRecord, node_id: str) -> RunRecord:
-    """The lease without the end of an incarnation that is used again: the delete has failed, whoever asked for it.
+    """The lease without the end of an incarnation that is used again: its delete has failed.
 
     :param record: as it is.
     :param node_id: the incarnation.

@@ -27,7 +27,7 @@ _LOSSES = frozenset({EndReason.PREEMPTED, EndReason.VANISHED, EndReason.FAILED, 
 def note_ends(leases: RunStore, ledger: LedgerStore, key: RunKey, endings: list[IncarnationEnd]) -> None:
     """Note in the lease how incarnations end if their deletes take effect; who sees them gone writes it to the ledger.
 
-    Without a lease nobody could know it later, so then it is written at once.
+    Without a lease it could not be found out later, so then it is written at once.
 
     :param leases: where the record is kept.
     :param ledger: where incarnations are recorded.
@@ -48,7 +48,7 @@ def close_incarnations(
     :param key: the run.
     :param endings: incarnations that were alive when the delete was asked for.
     :param up_to: highest number that may be closed unseen; None: the whole run has ended.
-    :return: the incarnations among them that nobody had seen: the create of one may still be on its way.
+    :return: the incarnations among them that were not known: the create of one may still be on its way.
     """
     known = {ending.node_id: ending for ending in endings}
 
@@ -82,7 +82,7 @@ def _number(event: Opened, key: RunKey) -> int:
 
 def closing(opened: Opened, record: RunRecord | None, ending: IncarnationEnd | None, now: dt.datetime) -> Closed:
     """The *closed* event of an incarnation, from what is known of its life and its end, noticed now at the latest."""
-    known = noted_end(record, opened.node_id)  # by whoever asked for its delete
+    known = noted_end(record, opened.node_id)  # by the process that requested the delete
     ending = next(iter(settled([known] if known else [], [ending] if ending else [])), None)
     life = record.life(opened.node_id) if record is not None else None
     ready_at = life.ready_at if life is not None else None
@@ -117,7 +117,7 @@ def _trained(record: RunRecord | None, end: IncarnationEnd) -> float:
 
 
 def _lost(record: RunRecord | None, end: IncarnationEnd) -> float | None:
-    """Seconds of training since the newest safe checkpoint; None if nobody knows."""
+    """Seconds of training since the newest safe checkpoint; None if unknown."""
     if end.reason not in _LOSSES:
         return 0.0
     if record is None:

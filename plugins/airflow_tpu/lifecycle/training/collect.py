@@ -67,7 +67,7 @@ class Collected:
             raise kind(f"{len(self.failed)} file(s) could not be uploaded to {uri}:\n{named}")
 
     def tell(self, uri: str) -> None:
-        """Say what of a run that has no good end is kept, and what is not."""
+        """Log what is kept of a run without a good end, and what is not."""
         for problem in (*self.skipped, *self.failed):
             log.warning("not kept: %s", problem)
         log.info("kept what the run had produced: %d file(s) below %s", len(self.manifest.files), uri)

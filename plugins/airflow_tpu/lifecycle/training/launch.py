@@ -70,7 +70,7 @@ async def _address(client: TPUClient, run: RunContext, view: TPUView) -> WorkerA
 async def attach(client: TPUClient, run: RunContext, record: RunRecord, node: ResourceName) -> RunningJob | None:
     """The attempt that an earlier try of this task left running (or finished) on this very node.
 
-    A lease that was taken again may end later than the worker was told: then it is told.
+    A lease that was taken again may end later than the worker knows: then send it the new deadline.
 
     :return: None when there is none, or when it has ended badly and a new attempt is due.
     """

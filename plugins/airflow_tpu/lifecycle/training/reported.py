@@ -18,7 +18,7 @@ _DECISIVE = ("metrics", "baseline")
 
 
 def metrics(storage: ArtifactsHook, uri: str) -> dict[str, Any]:
-    """Return what of ``metrics.json`` fits into XCom; a file that cannot be read is no reason to fail a good training.
+    """Return the part of ``metrics.json`` that fits into XCom; an unreadable file does not fail a good training.
 
     :param storage: the bucket.
     :param uri: of the attempt's artifacts.
@@ -37,7 +37,7 @@ def metrics(storage: ArtifactsHook, uri: str) -> dict[str, Any]:
 
 
 def result(storage: ArtifactsHook, uri: str) -> dict[str, Any]:
-    """Return what of ``result.json`` a model's manifest keeps.
+    """Return the part of ``result.json`` that a model's manifest keeps.
 
     :param storage: the bucket.
     :param uri: of the attempt's artifacts.
