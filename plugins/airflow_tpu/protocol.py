@@ -28,6 +28,8 @@ ack         client, while following: the log up to ``offset`` has been stored; a
 from __future__ import annotations
 
 import json
+import re
+from fnmatch import fnmatchcase
 from typing import Any
 
 VERSION = 1
@@ -144,6 +146,18 @@ COALESCE_SECS = 0.5  # how long fewer bytes may wait for more
 HEARTBEAT_SECS = 2.0
 HEADER_LIMIT = 1024 * 1024  # bytes of one message line
 
+# Files that leave neither Airflow's machine nor the TPU VM: keys and passwords, by name (in lower case) or content.
+SECRET_NAMES = (
+    ".env", ".env.*", ".netrc", "_netrc", "*.pem", "*.key", "*.p8", "*.p12", "*.pfx", "*.pkcs12", "*.ppk", "*.jks",
+    "*.keystore", "*.kdbx", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "kaggle.json",
+)  # fmt: skip
+SECRET_SIZE = 64 * 1024  # bytes; keys are small, so a bigger file is known by its name only
+_SECRET_TEXT = re.compile(
+    rb"-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----|PuTTY-User-Key-File"
+    rb"|\"type\"\s*:\s*\"(service_account|(external_account_)?authorized_user)\""
+    rb"|\"(client_secret|refresh_token|private_key)\"\s*:\s*\""
+)
+
 
 class ProtocolError(ValueError):
     """A line is no message of this protocol.
@@ -174,3 +188,16 @@ def decode(line: bytes) -> dict[str, Any]:
     if message.get("v") != VERSION:
         raise ProtocolError("protocol version %r, this end speaks %d: %s" % (message.get("v"), VERSION, shown))
     return message
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a file is a key or a password file by its name alone, whatever the case of its letters."""
+    lower = name.lower()
+    if lower.startswith("id_") and "." not in lower:  # ssh-keygen -f id_work
+        return True
+    return any(fnmatchcase(lower, pattern) for pattern in SECRET_NAMES)
+
+
+def is_secret_text(content: bytes) -> bool:
+    """Return whether the content of a small file is a private key, or the credentials of a Google account."""
+    return _SECRET_TEXT.search(content) is not None

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
-import re
 import stat
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
+import protocol
+
 _NAME_LIMIT = 1024  # bytes of UTF-8: https://cloud.google.com/storage/docs/objects#naming
-_SECRET_NAMES = (
-    ".env", ".env.*", "*.pem", "*.key", "*.p12", ".netrc", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*",
-)  # fmt: skip
-_SECRET_TEXT = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----|\"type\"\s*:\s*\"service_account\"")
-_SECRET_SIZE = 64 * 1024  # keys are small
 
 
 class OutputFile(NamedTuple):
@@ -94,15 +89,12 @@ def _reason_to_skip(path: Path, relative: str, prefix: str) -> str:
 
 
 def _looks_secret(path: Path) -> bool:
-    name = path.name
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _SECRET_NAMES):
+    if protocol.is_secret_name(path.name):
         return True
-    if name.startswith("id_") and "." not in name:
-        return True
-    if path.stat().st_size > _SECRET_SIZE:
+    if path.stat().st_size > protocol.SECRET_SIZE:
         return False
     with path.open("rb") as file:
-        return _SECRET_TEXT.search(file.read(_SECRET_SIZE)) is not None
+        return protocol.is_secret_text(file.read(protocol.SECRET_SIZE))
 
 
 def _read_error(error: OSError) -> str:

@@ -2,7 +2,8 @@
 
 ``bool("false")`` is true, and a URI-style extra turns everything into text: so booleans are parsed by word, and
 plaintext or anonymous access is refused unless the host is loopback, private, or named in ``[airflow_tpu]
-insecure_hosts``.
+insecure_hosts``. Cloud Storage without TLS is anonymous access
+on every host: its client would send a token in the clear.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def parse_options(field: Callable[[str], Any], allowed_hosts: frozenset[str] = f
         anonymous=_boolean("is_anonymous", field("is_anonymous"), faults),
     )
     _check_hosts(options, allowed_hosts, faults)
+    check_storage_url("storage_api_endpoint", options.storage_api_endpoint, options.anonymous, faults)
     if faults:
         raise ConfigError(faults, "the google_cloud_platform connection")
     return options
@@ -90,6 +92,24 @@ def _check_hosts(options: ConnectionOptions, allowed: frozenset[str], faults: li
                 "is reached without credentials or TLS, which only a loopback, private or allow-listed host may be"
             )
             faults.append(Fault(name, host or "(Google)", problem, tuple(sorted(allowed)), "127.0.0.1"))
+
+
+def check_storage_url(name: str, url: str, anonymous: bool, faults: list[Fault]) -> None:
+    """Refuse a Cloud Storage endpoint that would receive an access token without TLS.
+
+    :param name: of the setting that holds the endpoint.
+    :param url: the endpoint, empty for Google's.
+    :param anonymous: whether requests carry no token.
+    :param faults: what is wrong is added here.
+    """
+    if not url:
+        return
+    parts = urlparse(url)
+    if parts.scheme.lower() not in ("http", "https") or not parts.hostname:
+        faults.append(Fault(name, url, "is not a URL", ("https://host:port", "http://host:port"), f"https://{url}"))
+    elif parts.scheme.lower() == "http" and not anonymous:
+        problem = "has no TLS, so that an access token of Google's would travel in the clear; set is_anonymous"
+        faults.append(Fault(name, url, problem, (), f"https://{url.partition('://')[2]}"))
 
 
 def _is_near(host: str, allowed: frozenset[str]) -> bool:

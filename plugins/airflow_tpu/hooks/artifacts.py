@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.google.cloud.hooks.gcs import GCSHook
 
 from airflow_tpu import settings
-from airflow_tpu.clients.endpoints import parse_options
+from airflow_tpu.clients.endpoints import check_storage_url, parse_options
 from airflow_tpu.core.catalogue.transfer_rates import StoredSize
 from airflow_tpu.core.ledger.bucket_retention import BucketRetention
 from airflow_tpu.errors import ConfigError, Fault
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 TIMEOUT = 60.0
 """Seconds one request may take."""
+
+_REDIRECTS = ("STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE")
+"""Where Google's client sends its requests instead, tokens included (``google/cloud/storage/_helpers.py``)."""
 
 COUNTED = 100_000
 """How many objects are looked at to tell how much a folder takes: a hundred requests at the most."""
@@ -74,8 +78,18 @@ class ArtifactsHook(GCSHook):
     """
 
     def get_client_options(self, api_endpoint_override: str | None = None) -> ClientOptions:
-        """Client options with the connection's ``storage_api_endpoint`` when it has one."""
+        """Client options with the connection's ``storage_api_endpoint`` when it has one.
+
+        :raises ConfigError: an access token would travel without TLS, to that endpoint or to the one which an
+            environment variable names.
+        """
         options = parse_options(self._get_field, settings.insecure_hosts())
+        if not options.storage_api_endpoint:
+            faults: list[Fault] = []
+            for name in _REDIRECTS:
+                check_storage_url(name, os.environ.get(name, ""), options.anonymous, faults)
+            if faults:
+                raise ConfigError(faults, "the environment of Airflow")
         return super().get_client_options(options.storage_api_endpoint or api_endpoint_override)
 
     def location(self, bucket: str) -> str | None:

@@ -57,3 +57,23 @@ def test_anonymous_access_to_google_is_refused() -> None:
     """Anonymous credentials without a local endpoint would ask Google for nothing it answers."""
     with pytest.raises(ConfigError):
         parse_options({"is_anonymous": "true"}.get)
+
+
+@pytest.mark.parametrize("url", ["http://storage.example.com", "http://10.1.2.3:4443", "HTTP://127.0.0.1:4443"])
+def test_storage_without_tls_gets_no_token(url: str) -> None:
+    """Google's client sends its token to any endpoint: without TLS that is refused on every host, near ones too."""
+    with pytest.raises(ConfigError, match=r"storage_api_endpoint = .* would travel in the clear; set is_anonymous"):
+        parse_options({"storage_api_endpoint": url}.get, frozenset({"storage.example.com"}))
+
+
+def test_storage_with_tls_may_be_anywhere() -> None:
+    """A private endpoint of Cloud Storage is reached with the token of the account."""
+    url = "https://storage-xyz.p.googleapis.com"
+    assert parse_options({"storage_api_endpoint": url}.get).storage_api_endpoint == url
+
+
+@pytest.mark.parametrize("text", ["storage.example.com:4443", "localhost:4443", "ftp://127.0.0.1", "http://"])
+def test_what_is_no_url_of_a_storage(text: str) -> None:
+    """An endpoint without a scheme is refused: the check of its host would not see it."""
+    with pytest.raises(ConfigError, match=r"storage_api_endpoint = .* is not a URL; allowed: https://host:port"):
+        parse_options({"storage_api_endpoint": text}.get)

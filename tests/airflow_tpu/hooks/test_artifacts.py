@@ -124,3 +124,15 @@ def test_what_is_no_uri_of_a_bucket(uri: str) -> None:
 def test_endpoint_is_the_connections_own(env: CloudEnv) -> None:
     """The hook reaches the endpoint of its connection without any variable that would redirect the whole process."""
     assert ArtifactsHook().get_client_options().api_endpoint == env.cloud.endpoints.storage_api_endpoint
+
+
+@pytest.mark.parametrize("variable", ["STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE"])
+def test_variable_that_redirects_storage_gets_no_token(
+    env: CloudEnv, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """Where a variable names an emulator without TLS, a connection with credentials is not used."""
+    monkeypatch.setenv("AIRFLOW_CONN_REAL", "google-cloud-platform://?project=p")
+    monkeypatch.setenv(variable, env.cloud.endpoints.storage_api_endpoint)
+    with pytest.raises(ConfigError, match=f"{variable} = .* would travel in the clear"):
+        ArtifactsHook("real").get_client_options()
+    assert ArtifactsHook().get_client_options().api_endpoint == env.cloud.endpoints.storage_api_endpoint

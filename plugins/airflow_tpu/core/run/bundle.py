@@ -20,7 +20,9 @@ SIZE_LIMIT = 32 * 1024 * 1024  # bytes; data belongs into a bucket, not into the
 REQUIREMENTS = "requirements.txt"
 
 _SKIPPED_DIRS = frozenset({"__pycache__", "node_modules", "venv", "build", "dist"})
-_SKIPPED_SUFFIXES = (".pyc", ".pem", ".key", ".tmp", ".swp")
+_SKIPPED_SUFFIXES = (".pyc", ".tmp", ".swp")
+_SOURCES = frozenset({".py", ".sh", ".jl", ".ipynb", ".md", ".c", ".cc", ".h"})
+"""Files of these kinds stay in the bundle although they speak of a key: the script may import them."""
 _INTERPRETERS: Mapping[str, tuple[str, ...]] = {
     ".py": ("python3",),
     ".sh": ("bash",),
@@ -35,11 +37,13 @@ class Bundle:
     :param script: path of the script inside the bundle.
     :param data: the archive.
     :param has_requirements: whether ``requirements.txt`` at its top was asked for.
+    :param left_behind: keys and password files that lie beside the script and are not in the archive.
     """
 
     script: str
     data: bytes = field(repr=False)
     has_requirements: bool = False
+    left_behind: tuple[str, ...] = ()
 
     @property
     def sha256(self) -> str:
@@ -50,7 +54,7 @@ class Bundle:
     def build(cls, script: Path, root: Path | None = None, requirements: Path | None = None) -> Bundle:
         """Collect the script and all ordinary files below ``root``: it may import its neighbours.
 
-        Hidden files, caches, links and keys stay behind.
+        Hidden files, caches, links and keys stay behind; the keys by name, since the script may look for them.
 
         :param script: the script.
         :param root: directory to take along, the script's own by default.
@@ -68,11 +72,13 @@ class Bundle:
         if faults:
             raise ConfigError(faults, "the bundle")
         name = script.resolve().relative_to(root).as_posix()
-        files = {**_files_below(root), name: script}
+        found = _files_below(root)
+        keys = sorted(path for path in found if path != name and _is_key(found[path]))
+        files = {path: found[path] for path in found if path not in keys} | {name: script}
         if requirements is not None:
             files[REQUIREMENTS] = requirements
         _check_size(files)
-        return cls(name, _archive(files), requirements is not None)
+        return cls(name, _archive(files), requirements is not None, tuple(keys))
 
     def command(self, arguments: Iterable[str] = ()) -> tuple[str, ...]:
         """Return what runs the script from the top of the bundle; a script of unknown kind runs by itself.
@@ -126,6 +132,15 @@ def _wanted(name: str) -> bool:
 
 def _ordinary(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
+
+
+def _is_key(path: Path) -> bool:
+    """Whether a file is a key or a password file: the TPU VM has an account of its own, and its users no need of it."""
+    if protocol.is_secret_name(path.name):
+        return True
+    if path.suffix.lower() in _SOURCES or path.stat().st_size > protocol.SECRET_SIZE:
+        return False
+    return protocol.is_secret_text(path.read_bytes())
 
 
 def _check_size(files: Mapping[str, Path]) -> None:

@@ -30,10 +30,21 @@ log = logging.getLogger(__name__)
 
 
 def build_bundle(run: RunContext) -> Bundle:
-    """Collect the script, its neighbours and its requirements.
+    """Collect the script, its neighbours and its requirements; keys that lie there are named and stay.
 
     :raises ConfigError: a file is missing, or may not be read.
     """
+    bundle = _collect(run)
+    if bundle.left_behind:
+        log.warning(
+            "not sent to the TPU VM, since they look like keys or password files: %s. The script has the VM's service "
+            "account; keep other secrets in Secret Manager.",
+            ", ".join(bundle.left_behind),
+        )
+    return bundle
+
+
+def _collect(run: RunContext) -> Bundle:
     from google.api_core.exceptions import Forbidden, NotFound
 
     conf, train = run.conf, settings.include_dir() / "train"

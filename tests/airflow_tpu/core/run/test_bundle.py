@@ -48,6 +48,43 @@ def test_what_is_nobodys_business_stays_behind(train: Path) -> None:
     assert set(members(Bundle.build(train / "digits.py"))) == {"digits.py", "lib/data.py"}
 
 
+KEYS = {
+    "sa.json": '{"type": "service_account", "private_key": "x"}',
+    "adc.json": '{"client_id": "x", "refresh_token": "x", "type": "authorized_user"}',
+    "oauth.json": '{"installed": {"client_secret": "x"}}',
+    "notes.txt": "-----BEGIN RSA PRIVATE KEY-----\n",
+    "mine.asc": "-----BEGIN PGP PRIVATE KEY BLOCK-----\n",
+    "work": "-----BEGIN OPENSSH PRIVATE KEY-----\n",
+    **dict.fromkeys(["tls.pem", "wandb.p12", "WIN.PFX", "putty.ppk", "java.jks", "id_ed25519", "id_work"], "x"),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_stay_behind_by_name(train: Path, name: str) -> None:
+    """Keys and password files, known by name or content, are not sent, and the bundle says which they were."""
+    (train / "lib" / name).write_text(KEYS[name])
+    bundle = Bundle.build(train / "digits.py")
+    assert set(members(bundle)) == {"digits.py", "lib/data.py"}
+    assert bundle.left_behind == (f"lib/{name}",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", '{"type": "adam", "private": true}'),
+        ("id_to_label.json", "{}"),
+        ("keys.py", 'HEADER = "-----BEGIN PRIVATE KEY-----"\n'),
+        ("vocabulary.txt", "key password secret\n" * 10_000),
+    ],
+)
+def test_what_only_speaks_of_keys_travels(train: Path, name: str, content: str) -> None:
+    """Settings, labels and modules are sent, since a script without them fails."""
+    (train / name).write_text(content)
+    bundle = Bundle.build(train / "digits.py")
+    assert name in members(bundle)
+    assert bundle.left_behind == ()
+
+
 def test_the_same_files_give_the_same_bytes(train: Path, tmp_path: Path) -> None:
     """Times, owners and the order of the directory do not show in the digest; contents and names do."""
     first = Bundle.build(train / "digits.py")
