@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
 from airflow_tpu.errors import ConnectionFailed
 

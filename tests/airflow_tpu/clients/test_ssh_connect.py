@@ -8,7 +8,7 @@ from dataclasses import replace
 import asyncssh
 import pytest
 
-from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
 from airflow_tpu.errors import ConfigError, ConnectionFailed, HostKeyMismatch, LoginRefused
 from localcloud.vm.worker.interface import SSHKey, Worker

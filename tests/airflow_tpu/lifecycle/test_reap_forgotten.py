@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core import json_form
 from airflow_tpu.core.run.job import JobSpec, RunRef

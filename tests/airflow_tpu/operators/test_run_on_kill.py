@@ -16,7 +16,7 @@ from airflow.jobs.triggerer_job_runner import TriggerCommsDecoder, TriggerRunner
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import CommsDecoder
 
-from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core import json_form
 from airflow_tpu.core.run.run_record import RunRecord

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import protocol
-from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.core.run.job import RunRef
 from airflow_tpu.core.run.manifest import Manifest, verify
 from airflow_tpu.core.run.messages import Pushed

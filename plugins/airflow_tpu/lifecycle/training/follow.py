@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.endpoints import ConnectionOptions
-from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.ssh import Timing, WorkerAddress
 from airflow_tpu.core.run.interruption import Reached
 from airflow_tpu.core.run.job import RunRef

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_tpu import settings
-from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.core.run.bundle import Bundle
 from airflow_tpu.core.run.job import RunRef
 from airflow_tpu.core.run.plan import Attempt, plan_job

@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
 from airflow_tpu.errors import (
     ConnectionFailed,

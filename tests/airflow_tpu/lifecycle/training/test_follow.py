@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from google.cloud.tpu_v2.types import Node
 
-from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core import json_form
 from airflow_tpu.core.run.bundle import Bundle

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_tpu.clients.runner_session import RunSession
+from airflow_tpu.clients.runner.connection import WorkerConnection
+from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
 from airflow_tpu.core.run.bundle import Bundle, RunnerArchive
 from airflow_tpu.core.run.job import JobSpec, RunRef
@@ -125,7 +126,8 @@ async def test_a_new_follower_begins_behind_what_was_delivered(
         async for message in session.follow(job.ref):
             if isinstance(message, Heartbeat) and (await session.status(job.ref)).delivered == 4:
                 break
-        await session._open.run('touch "$HOME"/.airflow-tpu/runs/run/attempt-1/bundle/go')
+        async with WorkerConnection(address, login, timing) as other:
+            await other.execute('touch "$HOME"/.airflow-tpu/runs/run/attempt-1/bundle/go')
         rest = await everything(session, job.ref)
     assert text(rest) == b"two\n"
 

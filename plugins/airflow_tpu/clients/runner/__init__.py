@@ -1,0 +1,1 @@
+"""The runner on a worker of a TPU: the connection to it, its installation, and what it is asked."""
