@@ -94,9 +94,11 @@ def _pasted(name: str) -> str:
 
 def _show(grant: Grant) -> None:
     left = grant.days_left(dt.datetime.now(dt.UTC))
-    term = f"{grant.days} days from {grant.start:%Y-%m-%d %H:%M} {grant.timezone}"
+    term = f"{grant.days} days from {grant.start:%Y-%m-%d %H:%M} {grant.timezone or '(no timezone)'}"
     say(f"project  {grant.project_id}, number {grant.project_number}")
     say(f"term     {term}, until {grant.ends_at:%Y-%m-%d %H:%M} UTC: {f'{left:.1f} days left' if left else 'ENDED'}")
+    if grant.doubt:
+        say(f"         covered from {grant.begins_at:%Y-%m-%d %H:%M} UTC: the file leaves open when exactly it starts")
     say(f"bucket   gs://{grant.bucket}/{grant.prefix}")
     rows = [
         (str(one.count), one.tier, one.accelerator_type or one.generation, one.unit, one.zone)
@@ -134,7 +136,12 @@ GROUP = Group(
                 ),
                 option("--bucket", required=True, help="bucket of ledger, leases and artifacts, without gs://"),
                 option("--days", type=int, help="length of the term (default: what the letter says)"),
-                option("--timezone", default="UTC", metavar="TZ", help="in which the start is meant (default: UTC)"),
+                option(
+                    "--timezone",
+                    default="",
+                    metavar="TZ",
+                    help="in which the start is meant (default: only hours that are covered in every timezone count)",
+                ),
                 option("--output", metavar="FILE", help="file to write (default: the grant that Airflow uses)"),
                 option("--yes", action="store_true", help="write without asking"),
                 option("--force", action="store_true", help="replace a file that exists"),

@@ -25,7 +25,8 @@ def cost_of(snapshot: Snapshot, item: InventoryItem) -> Cell:
     if item in assignment.uncounted:
         return unknown(f"the chips of {item.accelerator_type or 'a TPU without a type'} cannot be counted")
     if not grant.is_in_force(snapshot.now):
-        when = f"ended {moment(grant.ends_at)}" if snapshot.now >= grant.ends_at else f"starts {moment(grant.start)}"
+        ended = snapshot.now >= grant.ends_at
+        when = f"ended {moment(grant.ends_at)}" if ended else f"starts {moment(grant.begins_at)}"
         return cell(BILLED, f"the grant {when}", tone="bad")
     use = assignment.places.get(item)
     if use is None:

@@ -62,8 +62,8 @@ def _days_left(snapshot: Snapshot) -> dict[str, str]:
     left = grant.days_left(snapshot.now)
     if not left:
         return _tile("Days left", "ended", f"since {moment(grant.ends_at)}: everything alive is billed", "bad")
-    if snapshot.now < grant.start:
-        return _tile("Days left", "not begun", f"starts {moment(grant.start)}", "warn")
+    if snapshot.now < grant.begins_at:
+        return _tile("Days left", "not begun", f"starts {moment(grant.begins_at)}", "warn")
     note = f"until {moment(grant.ends_at)}"
     soon = left <= WARN_DAYS
     return _tile("Days left", f"{left:.1f}", f"{note}; ask for an extension" if soon else note, "warn" if soon else "")

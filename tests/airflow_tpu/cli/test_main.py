@@ -68,10 +68,20 @@ def test_import_shows_asks_and_writes(
     assert imported() == 0
     printed = capsys.readouterr().out
     assert "64  spot       v6e   chips    us-east1-d" in printed
-    assert "90 days from 2026-09-03 00:00 UTC, until 2026-12-02 00:00 UTC" in printed
+    assert "90 days from 2026-09-03 00:00 (no timezone), until 2026-12-01 10:00 UTC" in printed
+    assert "covered from 2026-09-03 12:00 UTC" in printed
     assert f"Write {target}? [y/N]" in printed
     rows = [str(row) for row in read(target).allowances]
     assert rows == ["64 spot v6e chips in us-east1-d", "5 on-demand v2-8 devices in us-central1-f"]
+
+
+def test_timezone_of_the_letter(imported: Import, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A timezone that is given says which hours are covered, and the file keeps it."""
+    assert imported("--yes", "--timezone", "Asia/Seoul") == 0
+    printed = capsys.readouterr().out
+    assert "90 days from 2026-09-03 00:00 Asia/Seoul, until 2026-12-01 15:00 UTC" in printed
+    assert "covered from" not in printed
+    assert read(target).timezone == "Asia/Seoul"
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])

@@ -36,7 +36,7 @@ def grant(**changes: Any) -> Grant:
         {"count": 8, "unit": "chips", "tier": "spot", "generation": "v5e", "zone": "us-central1-a"},
     ]
     usual = {"project_id": "my-project", "project_number": "123456789012", "bucket": "my-bucket", "allowances": rows}
-    return Grant.parse({**usual, "start": "2026-10-01", "days": 90, **changes}, GENERATIONS)
+    return Grant.parse({**usual, "start": "2026-10-01", "timezone": "UTC", "days": 90, **changes}, GENERATIONS)
 
 
 def node(node_id: str, key: RunKey | None = None, expires_at: dt.datetime = NOW + HOUR, **changes: Any) -> TPUView:

@@ -89,9 +89,9 @@ def project(grant: Grant, request: Request) -> Objections:
 
 def term(grant: Grant, request: Request, now: datetime) -> Objections:
     """Whether the TPU will be gone before the grant is."""
-    ends = f"{grant.ends_at:%Y-%m-%d %H:%M} UTC"
-    if not grant.is_in_force(now) and now < grant.start:
-        fault = Fault("start", grant.start.isoformat(), "the grant has not started")
+    ends = _moment(grant.ends_at)
+    if not grant.is_in_force(now) and now < grant.begins_at:
+        fault = Fault("start", grant.start_text, f"the grant has not started; it starts at {_moment(grant.begins_at)}")
     elif not grant.is_in_force(now):
         fault = Fault("days", grant.days, f"the grant ended at {ends}; the feedback form can bring an extension")
     elif request.planned_end > grant.ends_at:
@@ -153,6 +153,10 @@ def _with_room(request: Request, others: Assignment, inventory: Inventory) -> st
         if row.is_of(kind.name, kind.generation) and known and use.has_room(kind.chips):
             return str(row)
     return ""
+
+
+def _moment(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%d %H:%M} UTC"
 
 
 def _names(items: list[InventoryItem]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
@@ -14,7 +14,7 @@ from airflow_tpu.core.catalogue.catalogue import nearest
 from airflow_tpu.core.catalogue.generations import Generations
 from airflow_tpu.core.grant.allowance import Allowance, parse_allowances
 from airflow_tpu.core.request import paths
-from airflow_tpu.core.request.fields import Field, Invalid, integer, plain, positive, read_fields
+from airflow_tpu.core.request.fields import Field, Invalid, integer, optional, plain, positive, read_fields
 from airflow_tpu.errors import GrantError
 
 DEFAULT_PREFIX = "airflow-tpu"
@@ -23,6 +23,8 @@ WARN_DAYS = 7
 _PROJECT_ID = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _YEARS = range(2015, 2101)
+_EARLIEST, _LATEST = timezone(timedelta(hours=14)), timezone(timedelta(hours=-12))
+"""Where a day begins first and last (time zones ``Pacific/Kiritimati`` and ``Etc/GMT+12`` of the IANA database)."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,14 @@ class Grant:
 
     :param project_id: id of the project it was given to.
     :param project_number: the number that was sent in for it, as text.
-    :param start: aware instant the term starts.
-    :param days: length of the term.
-    :param timezone: name of the timezone the dates are meant in.
+    :param start: aware instant the term starts, the earliest that the grant file may mean.
+    :param days: length of the term, in days of 24 hours.
+    :param timezone: name of the timezone the dates are meant in, empty if the grant file does not say.
     :param allowances: its rows.
     :param bucket: bucket of ledger, leases and artifacts.
     :param prefix: folder in it.
     :param credit: US dollars of credit for what is not covered, None if there is none.
+    :param doubt: how much later than ``start`` the term may start, because the grant file leaves it open.
     :param generations: the rule by which chips of a type are counted.
     """
 
@@ -50,6 +53,7 @@ class Grant:
     bucket: str
     prefix: str = DEFAULT_PREFIX
     credit: Decimal | None = None
+    doubt: timedelta = timedelta(0)
     generations: Generations = field(kw_only=True, repr=False, compare=False)
 
     @classmethod
@@ -66,35 +70,54 @@ class Grant:
             faults += wrong
         if faults:
             raise GrantError(faults, "the grant file")
-        start = _placed(values["start"], values["timezone"])
-        return cls(**{**values, "start": start}, generations=generations)
+        start, doubt = _placed(values["start"], values["timezone"])
+        return cls(**{**values, "start": start}, doubt=doubt, generations=generations)
+
+    @property
+    def begins_at(self) -> datetime:
+        """Instant from which the grant covers, in UTC: the latest that the grant file may mean."""
+        return self.start.astimezone(UTC) + self.doubt
 
     @property
     def ends_at(self) -> datetime:
         """Instant from which nothing is covered, in UTC.
 
         The letter gives days, not an hour, and Google may end the last day at any: with a start that has no hour
-        the term ends when its last day begins.
+        the term ends when its last day begins. Days have 24 hours, also where the clocks change in between.
         """
-        return (self.start + timedelta(days=self.days)).astimezone(UTC)
+        return self.start.astimezone(UTC) + timedelta(days=self.days)
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The timezone in which dates are shown: the grant file's, else UTC."""
+        return ZoneInfo(self.timezone or "UTC")
 
     def is_in_force(self, now: datetime) -> bool:
         """Whether the term has begun and is not over; outside it everything is billed."""
-        return self.start <= now < self.ends_at
+        return self.begins_at <= now < self.ends_at
 
     def days_left(self, now: datetime) -> float:
         """Days of the term that are left, 0 once it is over."""
         return max(0.0, (self.ends_at - now).total_seconds() / 86_400)
 
+    @property
+    def start_text(self) -> str:
+        """The start as a grant file writes it, with an offset if it has one of its own."""
+        local = self.start.replace(tzinfo=None)
+        if (self.start, self.doubt) != _placed(local, self.timezone):
+            return self.start.isoformat()
+        return (local if local.time() else local.date()).isoformat()
+
     def to_json(self) -> dict[str, Any]:
         """The mapping of a grant file; :meth:`parse` reads it back."""
         credit = {} if self.credit is None else {"credit": str(self.credit)}
+        zone = {"timezone": self.timezone} if self.timezone else {}
         return {
             "project_id": self.project_id,
             "project_number": self.project_number,
-            "start": self.start.isoformat(),
+            "start": self.start_text,
             "days": self.days,
-            "timezone": self.timezone,
+            **zone,
             "allowances": [row.to_json() for row in self.allowances],
             "bucket": self.bucket,
             "prefix": self.prefix,
@@ -153,12 +176,18 @@ def _credit(value: Any) -> Decimal:
     return Decimal(str(positive(1_000_000)(value)))
 
 
-def _placed(start: date, timezone: str) -> datetime:
-    """The start in its timezone, at midnight if it has no hour."""
-    zone = ZoneInfo(timezone)
-    if not isinstance(start, datetime):
-        return datetime(start.year, start.month, start.day, tzinfo=zone)
-    return start if start.tzinfo else start.replace(tzinfo=zone)
+def _placed(start: date, timezone: str) -> tuple[datetime, timedelta]:
+    """The earliest instant that a start may mean, at midnight if it has no hour, and how much later it may be.
+
+    A default timezone would be on the side that is billed for most people: at the start of the term for those west
+    of it, at the end for those east of it. The hour that clocks pass twice is open too.
+    """
+    at = start if isinstance(start, datetime) else datetime.combine(start, time())
+    if at.tzinfo:
+        return at, timedelta(0)
+    first, last = (ZoneInfo(timezone),) * 2 if timezone else (_EARLIEST, _LATEST)
+    earliest, latest = at.replace(tzinfo=first), at.replace(tzinfo=last, fold=1)
+    return earliest, max(latest.astimezone(UTC) - earliest.astimezone(UTC), timedelta(0))
 
 
 _FIELDS: Mapping[str, Field] = {
@@ -166,7 +195,7 @@ _FIELDS: Mapping[str, Field] = {
     "project_number": Field(_project_number),
     "start": Field(_start),
     "days": Field(integer(1, 3660)),
-    "timezone": Field(_timezone, "UTC"),
+    "timezone": Field(optional(_timezone), ""),
     "allowances": Field(lambda rows: rows),
     "bucket": Field(paths.bucket_name),
     "prefix": Field(paths.object_prefix, DEFAULT_PREFIX),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from airflow_tpu.core.catalogue.generations import Generations
 from airflow_tpu.core.grant.grant import DEFAULT_PREFIX, Grant
@@ -31,7 +29,7 @@ class Facts:
     :param start: date, or date and time, the term starts.
     :param bucket: bucket of ledger, leases and artifacts.
     :param days: length of the term; None takes the letter's.
-    :param timezone: in which the start is meant.
+    :param timezone: in which the start is meant, empty if that is not known.
     """
 
     project_id: str
@@ -39,7 +37,7 @@ class Facts:
     start: str
     bucket: str
     days: int | None = None
-    timezone: str = "UTC"
+    timezone: str = ""
 
 
 def grant_of(letter: Letter, facts: Facts, generations: Generations) -> Grant:
@@ -53,7 +51,7 @@ def grant_of(letter: Letter, facts: Facts, generations: Generations) -> Grant:
         "project_id": facts.project_id,
         "project_number": facts.project_number,
         "start": facts.start,
-        "timezone": facts.timezone,
+        **({"timezone": facts.timezone} if facts.timezone else {}),
         "allowances": [row.to_json() for row in letter.allowances],
         "bucket": facts.bucket,
         "prefix": DEFAULT_PREFIX,
@@ -77,18 +75,17 @@ def grant_text(grant: Grant, letter: Letter) -> str:
     rows = [
         f"  - {{{', '.join(f'{key}: {value}' for key, value in row.to_json().items())}}}" for row in grant.allowances
     ]
-    term = (
-        f"# The term ends {grant.ends_at:%Y-%m-%d %H:%M} UTC: without an hour in `start` the last day counts as ended."
-    )
     project = _fields({"project_id": grant.project_id, "project_number": grant.project_number})
     store = _fields({"bucket": grant.bucket, "prefix": grant.prefix})
     lines = [
         *project,
         "",
-        term,
+        f"# The term counts from {grant.begins_at:%Y-%m-%d %H:%M} to {grant.ends_at:%Y-%m-%d %H:%M} UTC: without "
+        "an hour in `start` the last",
+        "# day counts as ended, and without a `timezone` only the hours count that are covered in every timezone.",
         f"start: {_start(grant)}",
         f"days: {grant.days}",
-        *_fields({"timezone": grant.timezone}),
+        *_fields({"timezone": grant.timezone} if grant.timezone else {}),
     ]
     return "\n".join([_HEAD, *lines, "", "allowances:", *rows, *comments, "", _STORE + "\n".join(store)]) + "\n"
 
@@ -99,7 +96,4 @@ def _fields(values: dict[str, str]) -> list[str]:
 
 
 def _start(grant: Grant) -> str:
-    day = grant.start
-    if day == datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(grant.timezone)):
-        return f"{day:%Y-%m-%d}"
-    return json.dumps(grant.start.isoformat())
+    return json.dumps(grant.start_text) if "T" in grant.start_text else grant.start_text

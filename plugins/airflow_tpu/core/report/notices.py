@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from zoneinfo import ZoneInfo
 
 from airflow_tpu.core.grant.assignment import RowUse, assign
 from airflow_tpu.core.grant.grant import WARN_DAYS, Grant
@@ -23,8 +22,7 @@ def due_stage(grant: Grant, now: datetime) -> int | None:
     """
     if now >= grant.ends_at:
         return 0
-    zone = ZoneInfo(grant.timezone)
-    left = (grant.ends_at.astimezone(zone).date() - now.astimezone(zone).date()).days
+    left = (grant.ends_at.astimezone(grant.zone).date() - now.astimezone(grant.zone).date()).days
     return next((stage for stage in STAGES if max(left, 1) <= stage), None)
 
 
@@ -59,7 +57,7 @@ def notice(grant: Grant, usage: Usage, stage: int, models: Mapping[str, int] | N
     :param stage: days before the end.
     :param models: number of versions of each model in the bucket.
     """
-    ends = f"{grant.ends_at.astimezone(ZoneInfo(grant.timezone)):%Y-%m-%d %H:%M} {grant.timezone}"
+    ends = f"{grant.ends_at.astimezone(grant.zone):%Y-%m-%d %H:%M} {grant.zone}"
     head = f"The grant ended {ends}: every TPU is billed." if stage == 0 else f"The grant ends {ends}."
     return "\n".join([head, "For the extension request:", *extension_text(grant, usage, models or {})])
 

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from zoneinfo import available_timezones
 
 import pytest
 
@@ -121,8 +122,9 @@ def test_no_mapping_at_all(given_value: object) -> None:
         ("2026-09-03", "UTC", 90, datetime(2026, 12, 2, tzinfo=UTC)),
         # midnight in Seoul is the afternoon before in UTC
         ("2026-09-03", "Asia/Seoul", 90, datetime(2026, 12, 1, 15, tzinfo=UTC)),
-        # the clocks go back in between: still midnight on the wall
-        ("2026-10-01", "Europe/Berlin", 60, datetime(2026, 11, 29, 23, tzinfo=UTC)),
+        # the clocks go back in between, and forward: a day has 24 hours all the same
+        ("2026-10-01", "Europe/Berlin", 60, datetime(2026, 11, 29, 22, tzinfo=UTC)),
+        ("2026-03-01", "Europe/Berlin", 60, datetime(2026, 4, 29, 23, tzinfo=UTC)),
         ("2026-09-03T14:30:00", "UTC", 1, datetime(2026, 9, 4, 14, 30, tzinfo=UTC)),
         ("2026-09-03T14:30:00+09:00", "UTC", 1, datetime(2026, 9, 4, 5, 30, tzinfo=UTC)),
         (datetime(2026, 9, 3, 14, tzinfo=UTC), "Asia/Seoul", 1, datetime(2026, 9, 4, 14, tzinfo=UTC)),
@@ -138,6 +140,48 @@ def test_the_end_of_the_term(
     assert grant.ends_at == ends_at
     assert grant.days_left(ends_at - timedelta(hours=36)) == 1.5
     assert grant.days_left(ends_at + timedelta(days=1)) == 0
+
+
+@pytest.mark.parametrize(
+    ("start", "begins_at", "ends_at"),
+    [
+        ("2026-09-03", datetime(2026, 9, 3, 12, tzinfo=UTC), datetime(2026, 10, 2, 10, tzinfo=UTC)),
+        ("2026-09-03T14:30:00", datetime(2026, 9, 4, 2, 30, tzinfo=UTC), datetime(2026, 10, 3, 0, 30, tzinfo=UTC)),
+        (
+            "2026-09-03T14:30:00+09:00",
+            datetime(2026, 9, 3, 5, 30, tzinfo=UTC),
+            datetime(2026, 10, 3, 5, 30, tzinfo=UTC),
+        ),
+    ],
+)
+def test_term_without_a_timezone(
+    grant_mapping: dict[str, Any], start: str, begins_at: datetime, ends_at: datetime
+) -> None:
+    """No timezone is assumed: the term begins where the day begins last, and ends where it ends first."""
+    del grant_mapping["timezone"]
+    grant = Grant.parse({**grant_mapping, "start": start, "days": 30}, GENERATIONS)
+    assert (grant.begins_at, grant.ends_at) == (begins_at, ends_at)
+    assert not grant.is_in_force(begins_at - timedelta(seconds=1))
+    assert grant.is_in_force(begins_at)
+    assert Grant.parse(json.loads(json.dumps(grant.to_json())), GENERATIONS) == grant
+
+
+def test_hours_that_count_without_a_timezone_count_in_each(grant_mapping: dict[str, Any]) -> None:
+    """Whichever timezone the letter meant, no hour counts as free that is not."""
+    dated = {**grant_mapping, "start": "2026-09-03", "days": 90}
+    unsaid = Grant.parse({**dated, "timezone": ""}, GENERATIONS)
+    for zone in available_timezones():
+        meant = Grant.parse({**dated, "timezone": zone}, GENERATIONS)
+        assert meant.begins_at <= unsaid.begins_at < unsaid.ends_at <= meant.ends_at, zone
+
+
+def test_hour_that_the_clocks_pass_twice(grant_mapping: dict[str, Any]) -> None:
+    """A start in the hour that comes twice begins with the second and ends after the first."""
+    twice = {**grant_mapping, "start": "2026-10-25T02:30:00", "days": 1, "timezone": "Europe/Berlin"}
+    grant = Grant.parse(twice, GENERATIONS)
+    assert grant.begins_at == datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
+    assert grant.ends_at == datetime(2026, 10, 26, 0, 30, tzinfo=UTC)
+    assert Grant.parse(grant.to_json(), GENERATIONS) == grant
 
 
 @pytest.mark.parametrize("start", ["2026-13-01", "soon", "", 20260903, "9999-12-31", None, "2026-09-03T25:00"])
