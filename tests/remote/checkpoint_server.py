@@ -22,6 +22,7 @@ from localcloud.testing import storage_bucket
 
 PREFIX = "runs/run/checkpoints"
 URI = f"gs://checkpoints/{PREFIX}"
+KEY = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
 
 
 class BucketServer:
@@ -34,6 +35,7 @@ class BucketServer:
     def __init__(self, root: Path, bucket: str) -> None:
         self.faults = FaultRegistry()
         self.url = ""
+        self.name = bucket
         self.server = GCSServer(root, RealClock(), self.faults)
         self.server.create_bucket(bucket)
 
@@ -41,6 +43,12 @@ class BucketServer:
         """Script a fault."""
         spec = {"point": "gcs.request", "match": match, "times": times, "after": after, "params": {"action": action}}
         self.faults.add(spec)
+
+    def encrypt(self) -> None:
+        """Give the bucket a customer-managed key, as Google's client does."""
+        bucket = storage_bucket(self.url, self.name)
+        bucket.default_kms_key_name = KEY
+        bucket.patch()
 
     @property
     def requests(self) -> Mapping[str, int]:

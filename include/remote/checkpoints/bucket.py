@@ -16,7 +16,7 @@ import json
 import re
 import socket
 from pathlib import Path
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, NamedTuple, Optional, Set
 
 import protocol
 
@@ -135,6 +135,15 @@ class CheckpointBucket:
         latest = max((int(match.group(1)) for match in claims), default=0)
         if latest > self._run.attempt:
             raise Overtaken("attempt %d has taken over" % latest)
+
+    def checked(self, stored: StoredCheckpoint, sizes: Optional[Set[int]] = None) -> StoredCheckpoint:
+        """Return a checkpoint whose objects have their checksums, also those that no listing tells.
+
+        :param sizes: of the objects that matter, None for all.
+        """
+        asked = {name: one for name, one in stored.objects.items() if sizes is None or one.size in sizes}
+        found = self._bucket.checked_all({self._object(stored.folder, name): one for name, one in asked.items()})
+        return stored._replace(objects={**stored.objects, **dict(zip(asked, found.values()))})
 
     def read(self, stored: StoredCheckpoint, name: str) -> bytes:
         """Return one small file of a checkpoint."""

@@ -99,14 +99,20 @@ class Uploader:
     def _is_there(self, one: LocalCheckpoint, complete: list[StoredCheckpoint]) -> bool:
         """Tell whether the bucket holds this content, of whatever attempt; of file sets only the newest counts."""
         if one.manifest:
-            md5 = _md5(one.manifest)
-            same = (stored for stored in complete if stored.manifest is not None and stored.manifest.md5 == md5)
-            return any(not find_damage(one.manifest, stored) for stored in same)
+            return any(self._is_same(one.manifest, stored) for stored in complete)
         return bool(complete) and self._is_same_set(one, complete[0])
 
+    def _is_same(self, manifest: bytes, stored: StoredCheckpoint) -> bool:
+        if stored.manifest is None or stored.manifest.size != len(manifest):
+            return False
+        stored = self._bucket.checked(stored)
+        return stored.objects[MANIFEST].md5 == _md5(manifest) and not find_damage(manifest, stored)
+
     def _is_same_set(self, one: LocalCheckpoint, stored: StoredCheckpoint) -> bool:
-        contents = {name: (found.size, found.md5) for name, found in stored.objects.items() if name != MANIFEST}
-        if set(contents) != set(one.files) or any(_hashed(path) != contents[name] for name, path in one.files.items()):
+        if set(stored.objects) - {MANIFEST} != set(one.files):
+            return False
+        contents = {name: (found.size, found.md5) for name, found in self._bucket.checked(stored).objects.items()}
+        if any(_hashed(path) != contents[name] for name, path in one.files.items()):
             return False
         try:
             return parse(self._bucket.read(stored, MANIFEST)).links == one.links
@@ -117,7 +123,7 @@ class Uploader:
         self, one: LocalCheckpoint, mine: StoredCheckpoint, there: list[StoredCheckpoint]
     ) -> dict[str, StoredObject]:
         before = one.identity
-        elsewhere = {} if one.manifest else _contents(there)
+        elsewhere = {} if one.manifest else _contents(self._twins(one, there))
 
         def upload_file(name: str) -> StoredObject:
             with SourceFile(one.files[name]) as source:
@@ -134,6 +140,11 @@ class Uploader:
         if one.identity != before:
             raise FileChanged("was written to while it was read")
         return stored
+
+    def _twins(self, one: LocalCheckpoint, there: list[StoredCheckpoint]) -> list[StoredCheckpoint]:
+        """Return the complete checkpoints of the bucket, with the checksums of what may be equal to a file here."""
+        sizes = {path.stat().st_size for path in one.files.values()}
+        return [self._bucket.checked(stored, sizes) for stored in there if stored.manifest]
 
     def _upload_file(
         self, source: SourceFile, name: str, mine: StoredCheckpoint, twin: tuple[StoredCheckpoint, str] | None
@@ -182,9 +193,8 @@ def _contents(there: list[StoredCheckpoint]) -> dict[tuple[int, str], tuple[Stor
     """Map each content to a checkpoint that has it; of several the newest, which lives longest."""
     found: dict[tuple[int, str], tuple[StoredCheckpoint, str]] = {}
     for checkpoint in reversed(there):
-        if checkpoint.manifest:
-            objects = checkpoint.objects.items()
-            found.update({(stored.size, stored.md5): (checkpoint, name) for name, stored in objects})
+        objects = checkpoint.objects.items()
+        found.update({(stored.size, stored.md5): (checkpoint, name) for name, stored in objects if stored.md5})
     return found
 
 
@@ -194,13 +204,16 @@ def _md5(content: bytes) -> str:
 
 
 def find_damage(manifest: bytes, stored: StoredCheckpoint) -> str:
-    """Return how a checkpoint in the bucket differs from its manifest, empty if it does not."""
+    """Return how a checkpoint in the bucket differs from its manifest, empty if it does not.
+
+    A checksum that the bucket does not tell is no difference.
+    """
     for entry in parse(manifest).files:
         found = stored.objects.get(entry.path)
         if found is None:
             return "%s is missing" % entry.path
         if found.size != entry.size:
             return "%s has %d bytes instead of %d" % (entry.path, found.size, entry.size)
-        if entry.crc32c and entry.crc32c != found.crc32c:
+        if entry.crc32c and found.crc32c and entry.crc32c != found.crc32c:
             return "%s has another checksum than its manifest says" % entry.path
     return ""

@@ -78,6 +78,7 @@ def _fetch(run: RunDir, bucket: CheckpointBucket, stored: StoredCheckpoint) -> C
         raise ObjectDamaged("it has no manifest")
     content = bucket.read(stored, MANIFEST)
     manifest = parse(content)
+    stored = bucket.checked(stored)
     problem = find_damage(content, stored)
     if problem:
         raise ObjectDamaged(problem)

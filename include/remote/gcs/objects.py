@@ -58,7 +58,7 @@ class Objects(Bucket):
         return body
 
     def fetch(self, wanted: list[Fetch]) -> None:
-        """Download objects into files, several pieces at a time, and check each against its MD5.
+        """Download objects into files, several pieces at a time, and check each against its MD5, where it has one.
 
         :raises ObjectDamaged: as :meth:`read`, or if a file has another checksum than its object.
         :raises RequestFailed: if the bucket cannot be read.
@@ -69,7 +69,7 @@ class Objects(Bucket):
             one.path.touch(mode=0o600)
         with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self._piece, pieces))
-            list(pool.map(_check, wanted))
+            list(pool.map(self._check, wanted))
 
     def _piece(self, piece: tuple[Fetch, int]) -> None:
         one, first = piece
@@ -79,6 +79,16 @@ class Objects(Bucket):
             os.pwrite(descriptor, data, first)
         finally:
             os.close(descriptor)
+
+    def checked_all(self, wanted: dict[str, StoredObject]) -> dict[str, StoredObject]:
+        """Return listed objects with their checksums; see :meth:`checked`."""
+        with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+            return dict(zip(wanted, pool.map(self.checked, wanted, wanted.values())))
+
+    def _check(self, one: Fetch) -> None:
+        md5 = self.checked(one.name, one.stored).md5
+        if md5 and md5 != md5_of(one.path):
+            raise ObjectDamaged("%s has another checksum than the bucket says" % one.name)
 
     def copy(self, source: str, target: str) -> StoredObject:
         """Copy an object inside the bucket, without a download.
@@ -108,10 +118,10 @@ class Objects(Bucket):
                 raise
 
 
-def _check(one: Fetch) -> None:
+def md5_of(path: Path) -> str:
+    """Return the MD5 of a file in base64."""
     digest = hashlib.md5()  # noqa: S324 - the checksum that Cloud Storage computes; no security rests on it
-    with one.path.open("rb") as file:
+    with path.open("rb") as file:
         for block in iter(lambda: file.read(1024 * 1024), b""):
             digest.update(block)
-    if base64.b64encode(digest.digest()).decode("ascii") != one.stored.md5:
-        raise ObjectDamaged("%s has another checksum than the bucket says" % one.name)
+    return base64.b64encode(digest.digest()).decode("ascii")

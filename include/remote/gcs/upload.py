@@ -20,7 +20,12 @@ class ObjectConflict(RequestFailed):
 
 
 class StoredObject(NamedTuple):
-    """An object in the bucket; checksums in base64, as Cloud Storage spells them."""
+    """An object in the bucket.
+
+    :param md5: base64, as Cloud Storage spells it; empty where it does not tell: no composite object has one, and no
+        listing shows any checksum of an object with a customer-managed key.
+    :param crc32c: the same.
+    """
 
     size: int
     md5: str
@@ -82,6 +87,23 @@ class Bucket:
             if not token:
                 return found
 
+    def checked(self, name: str, stored: StoredObject) -> StoredObject:
+        """Return a listed object with its checksums: where the bucket has a customer-managed key no listing has them.
+
+        https://cloud.google.com/storage/docs/encryption/customer-managed-keys#restrictions
+
+        :return: the object as it was listed where the account may not ask for it, or it is gone.
+        :raises RequestFailed: if the bucket does not answer.
+        """
+        if stored.crc32c:
+            return stored
+        try:
+            return self._stat("%s?generation=%d" % (self._url(name), stored.generation))
+        except RequestFailed as error:
+            if error.status not in (403, 404):
+                raise
+            return stored
+
     def upload(self, source: SourceFile, name: str, known: StoredObject | None, content_type: str) -> StoredObject:
         """Upload a file, unless the bucket has it.
 
@@ -92,21 +114,23 @@ class Bucket:
         :raises RequestFailed: if the bucket refuses, or holds other content than was sent.
         :raises FileChanged: if the file has become shorter.
         """
-        if known is not None and (known.size, known.md5) == (source.size, source.md5):
-            return known
+        if known is not None and known.size == source.size:
+            known = self.checked(name, known)
+            if known.md5 == source.md5:
+                return known
         try:
             stored = self._upload(source, name, known.generation if known else 0, content_type)
         except RequestFailed as error:
             if error.status != 412:
                 raise
             # Either a response was lost, or another writer was here: the content tells which.
-            stored = self._stat(name)
+            stored = self._stat(self._url(name))
         if (stored.size, stored.md5) != (source.size, source.md5):
             raise ObjectConflict(0, "the bucket holds other content of this name (generation %d)" % stored.generation)
         return stored
 
-    def _stat(self, name: str) -> StoredObject:
-        return StoredObject.read(self._storage.request("GET", self._url(name)).json())
+    def _stat(self, url: str) -> StoredObject:
+        return StoredObject.read(self._storage.request("GET", url).json())
 
     def _url(self, name: str) -> str:
         return "%s/storage/v1%s/%s" % (self._storage.url, self._objects, quote(name, safe=""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from localcloud.gcs.api.listing import MAX_PAGE, Query, list_page
-from localcloud.gcs.api.resources import bucket_resource, object_resource
+from localcloud.gcs.api.resources import bucket_resource, listed_resource
 from localcloud.gcs.protocol.wire import Call, Reply
 from localcloud.gcs.storage import buckets
 from localcloud.gcs.storage.preconditions import Preconditions
@@ -57,7 +57,7 @@ async def list_objects(store: Store, call: Call) -> Reply:
     """Answer GET on ``/storage/v1/b/BUCKET/o``."""
     buckets.find(store, call.bucket)
     page = list_page(store, call.bucket, Query.of(call))
-    items = [object_resource(row, call.base_url) for row in page.items]
+    items = [listed_resource(row, call.base_url) for row in page.items]
     return _listing("storage#objects", items=items, prefixes=page.prefixes, nextPageToken=page.token)
 
 

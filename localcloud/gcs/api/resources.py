@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from localcloud.gcs.storage.buckets import MULTI_REGIONS, Bucket
-from localcloud.gcs.storage.objects import Generation
+from localcloud.gcs.storage.objects import KMS_KEY, Generation
 
 
 def etag(generation: int, metageneration: int) -> str:
@@ -58,3 +58,13 @@ def object_resource(row: Generation, base_url: str) -> dict[str, Any]:
     }
     optional = {"md5Hash": row.content.md5, "componentCount": row.content.components, "timeDeleted": row.deleted}
     return resource | {key: value for key, value in optional.items() if value is not None}
+
+
+def listed_resource(row: Generation, base_url: str) -> dict[str, Any]:
+    """Return the JSON form of a generation as a listing shows it: with a customer-managed key, without checksums.
+
+    https://cloud.google.com/storage/docs/encryption/customer-managed-keys#restrictions
+    """
+    resource = object_resource(row, base_url)
+    hidden = ("md5Hash", "crc32c") if KMS_KEY in row.meta else ()
+    return {key: value for key, value in resource.items() if key not in hidden}

@@ -57,6 +57,12 @@ class Bucket:
         versioning = self.config.get("versioning") or {}
         return bool(versioning.get("enabled"))
 
+    @property
+    def default_key(self) -> str:
+        """Name of the customer-managed key that new objects are encrypted with, empty for Google's own."""
+        encryption = self.config.get("encryption") or {}
+        return str(encryption.get("defaultKmsKeyName") or "")
+
     @classmethod
     def of_row(cls, row: sqlite3.Row) -> Bucket:
         """Read a database row."""

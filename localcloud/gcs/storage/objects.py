@@ -21,6 +21,9 @@ SETTABLE = frozenset(
     | {"metadata", "storageClass", "eventBasedHold", "temporaryHold"}
 )
 
+# Set by the server alone, from the default key of the bucket.
+KMS_KEY = "kmsKeyName"
+
 
 @dataclass(frozen=True)
 class Generation:
@@ -132,8 +135,14 @@ def _insert(store: Store, draft: Draft, content: Content) -> int:
     number, now = store.next_generation(), store.timestamp()
     identity = {"bucket": draft.bucket, "name": draft.name, "generation": number, "metageneration": 1, "live": 1}
     times = {"created": now, "updated": now, "deleted": None}
-    store.insert("objects", {**identity, **vars(content), **times, "meta": json.dumps(settable(draft.meta))})
+    meta = {**settable(draft.meta), **_encrypted(buckets.find(store, draft.bucket))}
+    store.insert("objects", {**identity, **vars(content), **times, "meta": json.dumps(meta)})
     return number
+
+
+def _encrypted(bucket: buckets.Bucket) -> dict[str, str]:
+    """Return what an object shows of the key that it is encrypted with, if that is a customer's."""
+    return {KMS_KEY: f"{bucket.default_key}/cryptoKeyVersions/1"} if bucket.default_key else {}
 
 
 def settable(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,7 +200,7 @@ def change(store: Store, target: Generation, meta: dict[str, Any], conditions: P
         store.query(
             "UPDATE objects SET meta = ?, metageneration = metageneration + 1, updated = ? "
             "WHERE bucket = ? AND name = ? AND generation = ?",
-            json.dumps(settable(meta)),
+            json.dumps({**settable(meta), **{key: target.meta[key] for key in (KMS_KEY,) if key in target.meta}}),
             store.timestamp(),
             target.bucket,
             target.name,

@@ -37,7 +37,7 @@ class ObjectInfo:
 
     :param name: object name without the bucket.
     :param size: bytes.
-    :param crc32c: base64, as Cloud Storage reports it.
+    :param crc32c: base64, as Cloud Storage reports it; empty where the bucket has a customer-managed key.
     :param generation: changes with every write.
     """
 
@@ -123,7 +123,7 @@ class ArtifactsHook(GCSHook):
         """Every object whose URI begins with this text, all pages."""
         bucket, _, prefix = uri.removeprefix("gs://").partition("/")
         blobs = self._client.list_blobs(bucket, prefix=prefix or None, timeout=TIMEOUT)
-        return [ObjectInfo(blob.name, blob.size, blob.crc32c, blob.generation) for blob in blobs]
+        return [ObjectInfo(blob.name, blob.size, blob.crc32c or "", blob.generation) for blob in blobs]
 
     def amount(self, uri: str, limit: int = COUNTED) -> StoredSize | None:
         """How much a folder, or else an object, takes; None when it may not be listed.

@@ -75,6 +75,21 @@ def test_a_checkpoint_that_was_torn_in_the_bucket_is_saved_again(run: MirroredRu
     assert bucket.newest == (2, "attempt-2/000000000002.step-0000000002")
 
 
+def test_what_a_bucket_with_a_key_of_its_own_holds_is_not_uploaded_again(
+    run: MirroredRun, bucket: CheckpointServer
+) -> None:
+    """The next attempt finds its checkpoint in the bucket by the checksums that only the objects themselves show."""
+    bucket.encrypt()
+    ref = run.start()
+    run.mirrored(ref, 1)
+    run.machine.stop(LONG_GRACE, ref)
+    before = dict(bucket.requests)
+    again = run.start("sleep", "1000", attempt=2)
+    until(lambda: run.mirror(again).get("last_step") == 2)
+    assert bucket.newest == (2, "attempt-1/000000000002.step-0000000002")
+    assert bucket.requests["uploads.put"] == before["uploads.put"] + 1  # the claim
+
+
 def test_a_checkpoint_of_another_version_is_never_removed(run: MirroredRun, bucket: CheckpointServer) -> None:
     """A newer release has left a checkpoint: it stays, however many newer ones there are."""
     ref = run.start()

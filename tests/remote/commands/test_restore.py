@@ -91,6 +91,34 @@ def test_a_torn_checkpoint_is_passed_over_for_an_older_one(
     assert os.listdir(moved_run.checkpoints) == ["step-0000000002"]
 
 
+def test_a_bucket_with_a_key_of_its_own_is_restored_from(
+    run: MirroredRun, moved_run: MirroredRun, bucket: CheckpointServer
+) -> None:
+    """Its listings show no checksums: each object is asked for its own, so a damaged checkpoint is still recognised."""
+    bucket.encrypt()
+    ref = run.start()
+    for step in (1, 2, 3):
+        run.mirrored(ref, step)
+    run.machine.kill_all()
+    damage(bucket, 3, "shards/0", b"state of step 4")
+    moved_run.count_to(0)
+    ref = moved_run.start(attempt=2)
+    until(lambda: b"counts from 2" in moved_run.machine.log(ref))
+    log = moved_run.machine.log(ref).decode()
+    assert "skipping checkpoint step-0000000003 of attempt 1: shards/0 has another checksum than its manifest" in log
+
+
+def test_objects_without_an_md5_are_restored(
+    lost_run: MirroredRun, moved_run: MirroredRun, bucket: CheckpointServer
+) -> None:
+    """A checkpoint that a person has copied in parts is composite, so that only its CRC-32C is known: it is good."""
+    for blob in list(bucket.objects.values()):
+        if not blob.name.endswith(".json"):
+            blob.compose([blob])
+    ref = moved_run.start(attempt=2)
+    until(lambda: b"counts from 3" in moved_run.machine.log(ref))
+
+
 def test_a_step_that_was_torn_can_be_saved_again(
     lost_run: MirroredRun, moved_run: MirroredRun, bucket: CheckpointServer
 ) -> None:

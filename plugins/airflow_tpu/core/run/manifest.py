@@ -13,13 +13,20 @@ VERSION = 1
 
 
 class Stored(Protocol):
-    """An object in the bucket: its size in bytes and its CRC-32C in base64, as Cloud Storage spells it."""
+    """An object in the bucket: its size in bytes and its CRC-32C in base64, as Cloud Storage spells it.
+
+    The CRC-32C is empty or None where a listing does not tell it: the bucket has a customer-managed key
+    (https://cloud.google.com/storage/docs/encryption/customer-managed-keys#restrictions). A generation is one content.
+    """
 
     @property
     def size(self) -> int: ...
 
     @property
-    def crc32c(self) -> str: ...
+    def crc32c(self) -> str | None: ...
+
+    @property
+    def generation(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -30,12 +37,14 @@ class ManifestFile:
     :param size: bytes.
     :param crc32c: base64 of the four bytes, most significant first.
     :param md5: base64, empty if it was not computed.
+    :param generation: of the object whose upload was answered with this CRC-32C, 0 if it is not known.
     """
 
     path: str
     size: int
     crc32c: str
     md5: str = ""
+    generation: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class Problem:
     """Why a file of the manifest is not safely in the bucket.
 
     :param path: the file.
-    :param kind: ``missing``, ``size`` or ``crc32c``.
+    :param kind: ``missing``, ``size``, ``crc32c`` or, where the bucket does not tell that, ``generation``.
     :param expected: what the manifest says.
     :param found: what the bucket says, empty if the object is missing.
     """
@@ -108,7 +117,8 @@ def _file(entry: Mapping[str, Any]) -> ManifestFile:
     # Odd names are fine here, scripts write them; only a way out of the folder is not.
     if not path or path.startswith("/") or ".." in path.split("/"):
         raise ValueError(f"{path!r} is not a path below the manifest's folder")
-    return ManifestFile(path, int(entry["size"]), str(entry["crc32c"]), str(entry.get("md5") or ""))
+    md5, generation = str(entry.get("md5") or ""), int(entry.get("generation") or 0)
+    return ManifestFile(path, int(entry["size"]), str(entry["crc32c"]), md5, generation)
 
 
 def _compare(file: ManifestFile, stored: Stored | None) -> Problem | None:
@@ -116,6 +126,9 @@ def _compare(file: ManifestFile, stored: Stored | None) -> Problem | None:
         return Problem(file.path, "missing")
     if stored.size != file.size:
         return Problem(file.path, "size", str(file.size), str(stored.size))
-    if stored.crc32c != file.crc32c:
-        return Problem(file.path, "crc32c", file.crc32c, stored.crc32c)
+    if stored.crc32c:
+        same = stored.crc32c == file.crc32c
+        return None if same else Problem(file.path, "crc32c", file.crc32c, stored.crc32c)
+    if file.generation and stored.generation != file.generation:
+        return Problem(file.path, "generation", str(file.generation), str(stored.generation))
     return None

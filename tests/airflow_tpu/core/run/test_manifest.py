@@ -12,7 +12,7 @@ from airflow_tpu.core import json_form
 from airflow_tpu.core.run.manifest import Manifest, ManifestFile, verify
 from airflow_tpu.errors import ArtifactError, UnknownVersion
 
-MODEL = ManifestFile("model/saved_model.pb", 600, "AAAAAA==", "1B2M2Y8AsgTpgAmY7PhCfg==")
+MODEL = ManifestFile("model/saved_model.pb", 600, "AAAAAA==", "1B2M2Y8AsgTpgAmY7PhCfg==", 7)
 ODD = ManifestFile("a b/100%/[1]*\n학습", 0, "AAAAAQ==")
 MANIFEST = Manifest((MODEL, ODD))
 
@@ -22,7 +22,8 @@ class Object:
     """An object as a listing shows it."""
 
     size: int
-    crc32c: str
+    crc32c: str | None
+    generation: int = 7
 
 
 def listing(**changes: Object | None) -> dict[str, Object]:
@@ -80,6 +81,8 @@ def test_damaged_manifests(data: Any) -> None:
         (None, "model/saved_model.pb is missing"),
         (Object(599, "AAAAAA=="), "model/saved_model.pb: size is 599, expected 600"),
         (Object(600, "AAAAAQ=="), "model/saved_model.pb: crc32c is AAAAAQ==, expected AAAAAA=="),
+        (Object(600, None, 8), "model/saved_model.pb: generation is 8, expected 7"),
+        (Object(600, "", 8), "model/saved_model.pb: generation is 8, expected 7"),
     ],
 )
 def test_what_is_not_safely_in_the_bucket(model: Object | None, problem: str) -> None:
@@ -88,5 +91,8 @@ def test_what_is_not_safely_in_the_bucket(model: Object | None, problem: str) ->
 
 
 def test_what_is_safely_in_the_bucket() -> None:
-    """Further objects do not matter."""
+    """Further objects do not matter, nor a new generation of the same content, nor a checksum that is not told."""
     assert verify(MANIFEST, {**listing(), "log": Object(1, "x")}) == []
+    assert verify(MANIFEST, listing(model=Object(600, MODEL.crc32c, 8))) == []
+    unknown = {file.path: Object(file.size, None) for file in MANIFEST.files}
+    assert verify(MANIFEST, unknown) == []

@@ -11,7 +11,15 @@ import pytest
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.run.job import RunRef
 from airflow_tpu.core.run.plan import artifacts_uri
-from airflow_tpu.errors import AccessDenied, ArtifactsLost, ConfigError, ConnectionFailed, TPUPreempted, TPUVanished
+from airflow_tpu.errors import (
+    AccessDenied,
+    ArtifactsLost,
+    ChecksumMismatch,
+    ConfigError,
+    ConnectionFailed,
+    TPUPreempted,
+    TPUVanished,
+)
 from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.lifecycle.training.collect import brought, collect, confirm, save_rest
 from airflow_tpu.lifecycle.training.follow import Follower, RunningJob
@@ -72,6 +80,22 @@ async def test_output_is_pushed_and_confirmed(env: CloudEnv, client: TPUClient) 
     assert collected.outputs == 1
     assert {file.path for file in collected.manifest.files} == {"output/hello-0.txt", "log.txt"}
     confirm(work, collected.manifest, URI)
+
+
+async def test_output_in_a_bucket_with_a_key_of_its_own(env: CloudEnv, client: TPUClient) -> None:
+    """No listing shows its checksums: a generation is one content, and another one is a difference."""
+    bucket = env.storage.get_conn().bucket(BUCKET)
+    bucket.default_kms_key_name = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
+    bucket.patch()
+    work = run_context()
+    record = await ready(work, client)
+    await finished(work, client, await launch(client, work, record, NODE))
+    collected = await collect(client, work, work.stores.runs.read(KEY), URI)
+    confirm(work, collected.manifest, URI)
+    log = bucket.get_blob("results/log.txt")
+    log.upload_from_string(b"x" * log.size)
+    with pytest.raises(ChecksumMismatch, match="differs from its manifest"):
+        confirm(work, collected.manifest, URI)
 
 
 async def test_output_that_the_bucket_refuses(env: CloudEnv, client: TPUClient) -> None:
