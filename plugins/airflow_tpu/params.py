@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
-from airflow_tpu.core.grant.alternatives import types_of
+from airflow_tpu.core.grant.alternatives import types_of, with_zones_of
 from airflow_tpu.core.request.fields import REQUIRED
 from airflow_tpu.core.request.form_fields import FORM, Form, FormField
 from airflow_tpu.errors import ConfigError, Fault
@@ -34,6 +34,8 @@ def train_params(*, form: Form = FORM, **defaults: str | float) -> dict[str, Par
     if faults:
         raise ConfigError(faults, "the DAG's defaults of the trigger form")
     catalogue, grant = load_catalogue(), grant_at_parse()
+    if grant is not None:
+        catalogue = with_zones_of(grant, catalogue)
     shown = {**_first_of(catalogue), **_first_of_grant(catalogue, grant), **defaults}
     schemas = {name: row.schema(catalogue) for name, row in form.items()}
     schemas["accelerator_type"]["description_md"] += f" {_covered(grant)}"

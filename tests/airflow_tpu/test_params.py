@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 from airflow.sdk import Param
 
 from airflow_tpu import settings
 from airflow_tpu.core.request.run_conf import RunConf
+from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.errors import ConfigError
+from airflow_tpu.lifecycle.connections import Connections
+from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.params import train_params
 from airflow_tpu.stores.grants import load_catalogue, load_grant
 
@@ -103,3 +109,18 @@ def test_defaults_come_from_the_grant(grant: str, expected: tuple[str, ...], mon
     assert tuple(params[name].resolve() for name in asked) == expected
     told = params["accelerator_type"].schema["description_md"]
     assert [str(row) for row in load_grant().allowances if str(row) not in told] == []
+
+
+def test_the_form_offers_the_zones_of_the_grant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A zone that the price list lacks can be chosen, and is what the form shows if it is the grant's first."""
+    row = "{count: 8, unit: chips, tier: spot, generation: v5e, zone: us-south9-z}"
+    head = "project_id: project-a\nproject_number: 100000000001\nstart: 2026-11-01\ndays: 90\nbucket: bucket-a\n"
+    mine = shutil.copytree(settings.include_dir(), tmp_path / "include")
+    (mine / "grants" / "odd.yaml").write_text(f"{head}allowances: [{row}]\n", encoding="utf-8")
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__INCLUDE_DIR", str(mine))
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", "odd.yaml")
+    params = train_params()
+    assert "us-south9-z" in params["zone"].schema["enum"]
+    assert (params["zone"].resolve(), params["accelerator_type"].resolve()) == ("us-south9-z", "v5litepod-1")
+    form = {**dump(params), "script": "hello.py"}
+    assert RunContext(RunKey("tpu_train", "r"), form, Connections()).conf.zone == "us-south9-z"

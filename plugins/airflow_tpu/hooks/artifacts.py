@@ -97,7 +97,7 @@ class ArtifactsHook(GCSHook):
 
         :raises ConfigError: the bucket does not exist.
         """
-        found = self._metadata("artifacts_uri", bucket)
+        found = self._metadata("bucket", bucket)
         return None if found is None else str(found.location).upper()
 
     def project_number(self, bucket: str) -> str | None:

@@ -106,7 +106,7 @@ def _end(run: RunContext, conf: str | Mapping[str, Any], now: dt.datetime) -> dt
     try:
         return run.request.deadline(now)
     except ConfigError as error:
-        raise with_grant(error, conf_mapping(conf), run.catalogue, run.grant, now) from error
+        raise with_grant(error, conf_mapping(conf), run.offers, run.grant, now) from error
 
 
 def _check_alone(run: RunContext, end: dt.datetime) -> None:

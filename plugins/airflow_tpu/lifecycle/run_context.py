@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.clock import WALL, Clock
+from airflow_tpu.core.grant.alternatives import with_zones_of
 from airflow_tpu.core.ledger.usage import Usage, fold
 from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
@@ -83,12 +84,20 @@ class RunContext(GrantContext):
     @cached_property
     def conf(self) -> RunConf:
         """What was asked for, checked."""
-        return RunConf.parse(conf_mapping(self._conf), self.catalogue)
+        return RunConf.parse(conf_mapping(self._conf), self.offers)
+
+    @cached_property
+    def offers(self) -> Catalogue:
+        """The catalogue with the zones of the grant, if it can be read: the end of a run does not need it."""
+        try:
+            return with_zones_of(self.grant, self.catalogue)
+        except ConfigError:
+            return self.catalogue
 
     @cached_property
     def request(self) -> RunRequest:
         """What that means for the TPU."""
-        return RunRequest(self.conf, self.grant, self.catalogue, self.clients)
+        return RunRequest(self.conf, self.grant, self.offers, self.clients)
 
     @cached_property
     def models(self) -> ModelStore:

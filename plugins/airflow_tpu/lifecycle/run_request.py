@@ -12,7 +12,8 @@ from airflow_tpu.core.grant.alternatives import Alternative, alternatives
 from airflow_tpu.core.run.start_window import closes_at
 from airflow_tpu.core.tpu.spec import TPUSpec
 from airflow_tpu.lifecycle.order import Order
-from airflow_tpu.stores.grants import amounts_elsewhere, bucket_locations
+from airflow_tpu.stores.grants import amounts_elsewhere, bucket_locations, store_root
+from airflow_tpu.stores.models import ModelStore
 
 if TYPE_CHECKING:
     from airflow_tpu.core.catalogue.catalogue import AcceleratorType, Catalogue
@@ -60,6 +61,15 @@ class RunRequest:
         """The type that a run has, in the catalogue."""
         return self.catalogue.types[self.alternative(record).accelerator_type]
 
+    @cached_property
+    def uris(self) -> tuple[str, ...]:
+        """Every ``gs://`` URI between which and the TPU data moves: the form's, and the champion that it is to beat."""
+        named = [self.conf.artifacts_uri, *self.conf.inputs]
+        if self.conf.model:
+            champion = ModelStore(self.clients.storage, store_root(self.grant), self.conf.model).champion()
+            named += [champion.artifacts_uri] if champion else []
+        return tuple(dict.fromkeys(named))
+
     def spec_of(self, alternative: Alternative) -> TPUSpec:
         """The TPU to ask for."""
         return TPUSpec(
@@ -78,8 +88,7 @@ class RunRequest:
         :param record: of a run that may have come to ask for another TPU than the form does.
         """
         storage, alternative = self.clients.storage, self.alternative(record)
-        named = (self.conf.artifacts_uri, self.conf.script, self.conf.data_uri)
-        locations = bucket_locations(storage, [uri for uri in named if uri.startswith("gs://")])
+        locations = bucket_locations(storage, self.uris)
         spec = self.spec_of(alternative)
         return Order(
             spec=spec,

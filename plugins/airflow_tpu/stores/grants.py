@@ -119,12 +119,10 @@ def own_tables(folder: Path | None) -> dict[str, Path]:
 
 
 def bucket_locations(hook: ArtifactsHook, uris: Iterable[str]) -> dict[str, str | None]:
-    """Location of the bucket behind each ``gs://`` URI, None where it may not be read."""
-    found: dict[str, str | None] = {}
-    for uri in uris:
-        if uri.startswith("gs://"):
-            found[uri] = hook.location(uri.removeprefix("gs://").split("/", 1)[0])
-    return found
+    """Location of the bucket behind each ``gs://`` URI, None where it may not be read; one request for each bucket."""
+    buckets = {uri: uri.removeprefix("gs://").split("/", 1)[0] for uri in uris if uri.startswith("gs://")}
+    found = {name: hook.location(name) for name in dict.fromkeys(buckets.values())}
+    return {uri: found[name] for uri, name in buckets.items()}
 
 
 def amounts_elsewhere(

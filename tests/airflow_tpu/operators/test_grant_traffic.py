@@ -8,12 +8,14 @@ import pytest
 
 from airflow_tpu.core.catalogue.transfer_rates import StoredSize
 from airflow_tpu.core.ledger.events import Opened, Transfer
+from airflow_tpu.core.model.model import Champion
 from airflow_tpu.errors import GrantError, GrantUnknown, GrantViolation
 from airflow_tpu.lifecycle.connections import Connections
 from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
-from tests.airflow_tpu.cloud_env import BUCKET, FORM, KEY, CloudEnv, context
+from airflow_tpu.stores.models import ModelStore
+from tests.airflow_tpu.cloud_env import BUCKET, FORM, KEY, ROOT, CloudEnv, context
 
 FAR = "gs://far-away/images"
 MIB = 1024**2
@@ -81,6 +83,42 @@ async def test_accepted_traffic_is_in_the_ledger(env: CloudEnv, bucket: Make) ->
     assert isinstance(event, Opened)
     assert (event.paid_reason, event.allowance) == ("one pass", "5 on-demand v2-8 devices in us-central1-f")
     assert event.transfers == (Transfer(FAR, "EUROPE-WEST4", outward=False, size=3 * MIB),)
+
+
+HIDDEN = [
+    {"arguments": f"--data={FAR} --steps 9"},
+    {"arguments": f"--pattern '{FAR}/*.tfrecord'"},
+    {"environment": f"STEPS=9\nVALIDATION=gs://{BUCKET}/v,{FAR}"},
+]
+
+
+@pytest.mark.parametrize("form", HIDDEN)
+def test_arguments_and_environment_are_looked_at(env: CloudEnv, bucket: Make, form: dict[str, str]) -> None:
+    """A1: a bucket elsewhere is refused wherever the form names it."""
+    bucket("EUROPE-WEST4")
+    assert [fault.value for fault in refusal(env, data_uri="", **form).faults] == [FAR]
+
+
+@pytest.mark.parametrize("form", HIDDEN)
+async def test_arguments_and_environment_are_in_the_ledger(env: CloudEnv, bucket: Make, form: dict[str, str]) -> None:
+    """A1: the record of the TPU names every bucket elsewhere, wherever the form has it."""
+    bucket("EUROPE-WEST4")
+    conf = {**CONF, "data_uri": "", **form, "allow_paid_reason": "one pass"}
+    order = RunContext(KEY, conf, Connections()).request.order()
+    async with env.client() as client:
+        await env.provisioner(client, order, env.lease()).ensure()
+    (event,) = env.ledger.events(KEY)
+    assert isinstance(event, Opened)
+    assert event.transfers == (Transfer(FAR, "EUROPE-WEST4", outward=False, size=3 * MIB),)
+
+
+def test_the_champion_is_looked_at(env: CloudEnv, bucket: Make) -> None:
+    """A1: a run that competes reads the model in use on the TPU, so that model's bucket counts too."""
+    bucket("EUROPE-WEST4")
+    ModelStore(env.storage, ROOT, "digits").replace(
+        lambda _: Champion("v1", FAR, "2026-11-01T00:00:00+00:00", "it was the first")
+    )
+    assert [fault.value for fault in refusal(env, data_uri="", model="digits").faults] == [FAR]
 
 
 def test_a_single_object_is_measured(env: CloudEnv, bucket: Make) -> None:

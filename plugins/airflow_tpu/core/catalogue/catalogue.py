@@ -7,7 +7,7 @@ and the day it was read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -106,6 +106,14 @@ class Catalogue:
     def zones_of(self, accelerator_type: str) -> tuple[str, ...]:
         """Zones that offer a type, empty for an unknown type."""
         return self.zones.get(accelerator_type, ())
+
+    def also_in(self, offers: Iterable[tuple[str, str]]) -> Catalogue:
+        """The catalogue with more offers than the price list has; their prices are unknown.
+
+        :param offers: types and zones.
+        """
+        every = [(name, zone) for name, zones in self.zones.items() for zone in zones]
+        return replace(self, zones=_grouped(dict.fromkeys([*every, *offers])))
 
     def price(self, accelerator_type: str, zone: str, tier: Tier) -> Price | None:
         """List price, None when none is published: unknown is not free."""

@@ -95,6 +95,13 @@ def alternatives(conf: RunConf, grant: Grant, catalogue: Catalogue) -> tuple[Alt
     return tuple(dict.fromkeys((asked, *others)))
 
 
+def with_zones_of(grant: Grant, catalogue: Catalogue) -> Catalogue:
+    """Return the catalogue in which a zone that the grant names offers the types of its row, price list or not."""
+    kinds = catalogue.types.values()
+    offers = ((kind.name, row) for row in grant.allowances for kind in kinds if row.is_of(kind.name, kind.generation))
+    return catalogue.also_in((name, row.zone) for name, row in offers)
+
+
 def types_of(row: Allowance, catalogue: Catalogue) -> list[AcceleratorType]:
     """Return the single-worker types that a row covers, in the catalogue's order."""
     kinds = (catalogue.types[name] for name in catalogue.single_host_types())

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
-from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
@@ -14,7 +13,7 @@ from airflow_tpu.core.catalogue.catalogue import nearest
 from airflow_tpu.core.catalogue.generations import Generations
 from airflow_tpu.core.grant.allowance import Allowance, parse_allowances
 from airflow_tpu.core.request import paths
-from airflow_tpu.core.request.fields import Field, Invalid, integer, optional, plain, positive, read_fields
+from airflow_tpu.core.request.fields import Field, Invalid, integer, optional, plain, read_fields
 from airflow_tpu.errors import GrantError
 
 DEFAULT_PREFIX = "airflow-tpu"
@@ -39,7 +38,6 @@ class Grant:
     :param allowances: its rows.
     :param bucket: bucket of ledger, leases and artifacts.
     :param prefix: folder in it.
-    :param credit: US dollars of credit for what is not covered, None if there is none.
     :param doubt: how much later than ``start`` the term may start, because the grant file leaves it open.
     :param generations: the rule by which chips of a type are counted.
     """
@@ -52,7 +50,6 @@ class Grant:
     allowances: tuple[Allowance, ...]
     bucket: str
     prefix: str = DEFAULT_PREFIX
-    credit: Decimal | None = None
     doubt: timedelta = timedelta(0)
     generations: Generations = field(kw_only=True, repr=False, compare=False)
 
@@ -110,7 +107,6 @@ class Grant:
 
     def to_json(self) -> dict[str, Any]:
         """The mapping of a grant file; :meth:`parse` reads it back."""
-        credit = {} if self.credit is None else {"credit": str(self.credit)}
         zone = {"timezone": self.timezone} if self.timezone else {}
         return {
             "project_id": self.project_id,
@@ -121,7 +117,6 @@ class Grant:
             "allowances": [row.to_json() for row in self.allowances],
             "bucket": self.bucket,
             "prefix": self.prefix,
-            **credit,
         }
 
 
@@ -172,10 +167,6 @@ def _nearest_timezone(name: str) -> str | None:
     return lowered.get(nearest(name, lowered) or "")
 
 
-def _credit(value: Any) -> Decimal:
-    return Decimal(str(positive(1_000_000)(value)))
-
-
 def _placed(start: date, timezone: str) -> tuple[datetime, timedelta]:
     """The earliest instant that a start may mean, at midnight if it has no hour, and how much later it may be.
 
@@ -199,5 +190,4 @@ _FIELDS: Mapping[str, Field] = {
     "allowances": Field(lambda rows: rows),
     "bucket": Field(paths.bucket_name),
     "prefix": Field(paths.object_prefix, DEFAULT_PREFIX),
-    "credit": Field(_credit, None),
 }

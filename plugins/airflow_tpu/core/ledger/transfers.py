@@ -52,19 +52,21 @@ class _Way:
     location: str
     reason: str
 
-    def line(self, sizes: list[int | None], rates: Rates) -> NotFree:
+    def line(self, moved: list[tuple[str, int | None]], rates: Rates) -> NotFree:
         """The cost: a lower bound of the bytes, at the upper end of the rates.
 
-        :param sizes: bytes of each TPU; one that is not known makes the sum unknown, or it would look like the whole.
+        :param moved: TPU and bytes of each transfer; one that is not known makes the sum unknown, or it would look like
+            the whole.
         :param rates: what a GiB costs between continents.
         """
         ends = (self.region, self.location) if self.outward else (self.location, self.region)
         rate, place = rate_between(rates, *ends), self.location or _SOMEWHERE
+        sizes, count = [size for _, size in moved], len({node_id for node_id, _ in moved})
         whole = sum(size or 0 for size in sizes) if None not in sizes else None
         quantity = Decimal(whole) / _GIB if whole else None
         usd = None if rate is None or quantity is None else quantity * rate.high
         what, unit = (f"artifacts to {place}", "GiB or more") if self.outward else (f"data from {place}", "GiB a pass")
-        note = f"{self._amount(len(sizes), quantity)}; {_price(rate)}; accepted: {self.reason or 'no reason was given'}"
+        note = f"{self._amount(count, quantity)}; {_price(rate)}; accepted: {self.reason or 'no reason was given'}"
         return NotFree(what, quantity, unit if quantity is not None else "", usd, note)
 
     def _amount(self, count: int, quantity: Decimal | None) -> str:
@@ -81,13 +83,13 @@ def across_regions(rows: Iterable[Row], rates: Rates) -> tuple[NotFree, ...]:
     :param rows: its incarnations; one that was never READY has moved nothing.
     :param rates: what a GiB costs between continents; a pair that is missing is unknown.
     """
-    ways: dict[_Way, list[int | None]] = {}
+    ways: dict[_Way, list[tuple[str, int | None]]] = {}
     for row in rows:
         opened = row.opened
         for transfer in (opened.transfers or ()) if row.hours else ():
             way = _Way(transfer.outward, region_of(opened.zone), transfer.location, opened.paid_reason)
-            ways.setdefault(way, []).append(_size(row, transfer))
-    return tuple(way.line(sizes, rates) for way, sizes in ways.items())
+            ways.setdefault(way, []).append((opened.node_id, _size(row, transfer)))
+    return tuple(way.line(moved, rates) for way, moved in ways.items())
 
 
 def _size(row: Row, transfer: Transfer) -> int | None:

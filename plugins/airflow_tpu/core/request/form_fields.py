@@ -132,7 +132,7 @@ _WHERE: Form = {
     "zone": FormField(
         WHERE,
         "Zone",
-        FromCatalogue(_zones, "a [zone](tpu-types.md#prices-by-list) that offers the type"),
+        FromCatalogue(_zones, "a zone of the type, by the [price list](tpu-types.md#prices-by-list) or the grant"),
         "One that the grant names for this type; others need a reason for paid use.",
         from_grant="first row",
     ),

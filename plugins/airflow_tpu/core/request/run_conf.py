@@ -10,6 +10,7 @@ from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.catalogue.runtimes import runtime_faults
 from airflow_tpu.core.request.fields import read_fields
 from airflow_tpu.core.request.form_fields import FORM, WALK, Form
+from airflow_tpu.core.request.storage_uris import outermost, uris_in
 from airflow_tpu.core.request.type_and_zone import type_faults, zone_faults
 from airflow_tpu.core.tpu.spec import QUEUED_RESOURCE, Tier
 from airflow_tpu.errors import ConfigError, Fault
@@ -63,6 +64,13 @@ class RunConf:
     def queued(self) -> bool:
         """Whether the TPU is asked for by queued resource."""
         return self.provisioning == QUEUED_RESOURCE
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Every ``gs://`` URI of the form but that of the artifacts, one for what lies below another."""
+        texts = (self.script, self.data_uri, *self.arguments, *self.environment.values())
+        uris = outermost(uri for text in texts for uri in uris_in(text))
+        return tuple(uri for uri in uris if uri != self.artifacts_uri)
 
     @property
     def searches_capacity(self) -> bool:

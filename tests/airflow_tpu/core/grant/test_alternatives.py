@@ -10,10 +10,11 @@ import pytest
 
 from airflow_tpu.core import json_form
 from airflow_tpu.core.catalogue.catalogue import Catalogue
-from airflow_tpu.core.grant.alternatives import Alternative, CapacitySearch, alternatives
+from airflow_tpu.core.grant.alternatives import Alternative, CapacitySearch, alternatives, with_zones_of
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.core.tpu.spec import Tier
+from airflow_tpu.errors import ConfigError
 from tests.airflow_tpu.shipped import GENERATIONS
 
 NOW = dt.datetime(2026, 11, 28, 4, 0, tzinfo=dt.UTC)
@@ -125,3 +126,17 @@ def test_json_form_reads_back_equal() -> None:
     """It survives the lease object."""
     search, _, _ = CapacitySearch(NOW).after(A, [A, B])
     assert json_form.from_json(CapacitySearch, json.loads(json.dumps(json_form.to_json(search)))) == search
+
+
+def test_a_zone_that_the_price_list_lacks_is_a_zone(catalogue: Catalogue) -> None:
+    """Where the grant gives chips of a generation, its types may be asked for; what they cost there is unknown."""
+    row = {"count": 64, "unit": "chips", "tier": "spot", "generation": "v5e", "zone": "us-south9-z"}
+    known = with_zones_of(grant(row, ROWS[0]), catalogue)
+    assert "us-south9-z" not in catalogue.zones_of("v5litepod-4")
+    assert known.zones_of("v5litepod-4") == (*catalogue.zones_of("v5litepod-4"), "us-south9-z")
+    assert known.zones_of("v2-8") == catalogue.zones_of("v2-8")
+    assert known.price("v5litepod-4", "us-south9-z", Tier.SPOT) is None
+    form = {"script": "a.py", "accelerator_type": "v5litepod-4", "zone": "us-south9-z", "artifacts_uri": "gs://b-c/r"}
+    assert RunConf.parse(form, known).zone == "us-south9-z"
+    with pytest.raises(ConfigError, match="does not offer v2-8"):
+        RunConf.parse({**form, "accelerator_type": "v2-8"}, known)
