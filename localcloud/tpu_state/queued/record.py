@@ -88,14 +88,18 @@ def _nodes(backend: Backend, parent: ResourceName, queued: str, asked: QueuedRes
     wanted = type(spec.node)(spec.node)
     if "spot" in asked:
         wanted.scheduling_config.spot = True
-    return [build(backend, parent, node_id, wanted, queued) for node_id in _node_ids(spec)]
+    found = [build(backend, parent, node_id, wanted, queued) for node_id in _node_ids(spec, queued)]
+    for node in found:
+        node.template.multislice_node = len(found) > 1
+    return found
 
 
-def _node_ids(spec: Any) -> list[str]:
+def _node_ids(spec: Any, queued: str) -> list[str]:
     """Return the ids of the nodes of a spec: one, or several slices named by a prefix and a number."""
-    slices = spec.multislice_params
-    if not slices.node_count:
+    if "multislice_params" not in spec:
         return [str(spec.node_id)]
+    slices = spec.multislice_params
     if slices.node_count < 2:
         raise errors.invalid("Cloud TPU received a bad request. A multislice needs a node_count above 1")
-    return [f"{slices.node_id_prefix}-{index}" for index in range(slices.node_count)]
+    prefix = slices.node_id_prefix or queued.rpartition("/")[2]
+    return [f"{prefix}-{index}" for index in range(slices.node_count)]

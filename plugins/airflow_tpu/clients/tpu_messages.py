@@ -117,20 +117,28 @@ def to_view(node: tpu_v2.Node) -> TPUView:
 
 def to_queued_view(queued: tpu_v2.QueuedResource) -> QueuedView:
     """A queued resource as our code sees it."""
-    specs = list(queued.tpu.node_spec)
+    name, specs = ResourceName.parse(queued.name), list(queued.tpu.node_spec)
     error = queued.state.failed_data.error
     first = specs[0].node if specs else None
     return QueuedView(
-        name=ResourceName.parse(queued.name),
+        name=name,
         state=_enum_name(queued.state.state),
         error_code=error.code,
         error_message=error.message,
-        node_ids=tuple(spec.node_id for spec in specs),
+        node_ids=tuple(node_id for spec in specs for node_id in _node_ids(spec, name.id)),
         labels=dict(first.labels) if first else {},
-        accelerator_type=first.accelerator_type if first else "",
+        # Nodes of several types are no type of the catalogue, so their chips count as unknown, not as those of one.
+        accelerator_type=" + ".join(dict.fromkeys(spec.node.accelerator_type for spec in specs)),
         tier=Tier.SPOT if "spot" in queued else _tier(first.scheduling_config if first else None),
         initiator=_enum_name(queued.state.state_initiator),
     )
+
+
+def _node_ids(spec: tpu_v2.QueuedResource.Tpu.NodeSpec, queued_id: str) -> list[str]:
+    """Return the id of each node that a spec asks for: one, or those of a multislice, as Google numbers them."""
+    slices = spec.multislice_params
+    prefix = slices.node_id_prefix or queued_id
+    return [f"{prefix}-{number}" for number in range(slices.node_count)] or [spec.node_id]
 
 
 def to_operation_view(operation: Any) -> OperationView:

@@ -89,7 +89,7 @@ def tpus(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
 def _tpu(snapshot: Snapshot, reader: Reader, view: TPUView | QueuedView, item: InventoryItem) -> list[Cell]:
     dag_id, run_id = snapshot.runs.get(item.owner or "", (None, ""))
     return [
-        _name(snapshot, reader, view, dag_id),
+        _name(reader, view, dag_id, item.node),
         cell(view.state or UNKNOWN),
         cell(view.accelerator_type or UNKNOWN, note=str(view.tier)),
         cell(view.zone),
@@ -99,12 +99,13 @@ def _tpu(snapshot: Snapshot, reader: Reader, view: TPUView | QueuedView, item: I
     ]
 
 
-def _name(snapshot: Snapshot, reader: Reader, view: TPUView | QueuedView, dag_id: str | None) -> Cell:
+def _name(reader: Reader, view: TPUView | QueuedView, dag_id: str | None, one_of_several: str) -> Cell:
     node_id = view.name.id
     if is_managed(view.labels) and not reader.may_see(dag_id):
         return cell(reader.node(node_id, dag_id))
     path = _NODE_PAGE.format(zone=view.zone, node_id=node_id) if isinstance(view, TPUView) else _LIST_PAGE
-    return cell(node_id, href=console(path, view.name.project))
+    note = f"waits for its node {one_of_several}" if one_of_several else ""
+    return cell(node_id, note=note, href=console(path, view.name.project))
 
 
 def _age(snapshot: Snapshot, view: TPUView | QueuedView) -> Cell:

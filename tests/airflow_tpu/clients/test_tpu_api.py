@@ -10,15 +10,15 @@ from google.cloud import tpu_v2
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.clients.tpu_messages import Stamp
 from airflow_tpu.core.tpu.labels import labels
-from airflow_tpu.core.tpu.resource_name import ResourceName
-from airflow_tpu.core.tpu.spec import Phase, Tier
+from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
+from airflow_tpu.core.tpu.spec import Phase, QueuedView, Tier
 from airflow_tpu.errors import GrantViolation, ResourceNotFound
 from airflow_tpu.hooks.tpu import CloudTPUAsyncHook, CloudTPUHook
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 from localcloud.rules.settings import Latencies
 from localcloud.testing import eventually_async
 from localcloud.tpu_state.nodes.requests import build
-from tests.airflow_tpu.cloud_env import KEY, PARENT, ZONE, CloudEnv, now
+from tests.airflow_tpu.cloud_env import KEY, PARENT, ZONE, CloudEnv, now, request_delete
 from tests.airflow_tpu.conftest import Open
 
 NODE = ResourceName.parse(f"{PARENT}/nodes/n-1")
@@ -69,6 +69,36 @@ async def test_queued_resource_is_created_as_asked(env: CloudEnv, client: TPUCli
     assert (queued.queued_id, queued.node_ids, queued.tier) == ("n-1", ("n-1",), Tier.SPOT)
     assert queued.labels == node.labels
     assert node.queued_resource == QUEUED
+
+
+@pytest.mark.parametrize(("prefix", "first"), [("slice", "slice-0"), ("", "q-0")])
+async def test_multislice_counts_all_its_nodes(env: CloudEnv, client: TPUClient, prefix: str, first: str) -> None:
+    """A multislice of another user takes as many devices of the grant as it has nodes, before and after they exist."""
+    env.foreign_multislice({"node_count": 5, "node_id_prefix": prefix})
+    order = env.order(tier=Tier.ON_DEMAND)
+
+    async def refused() -> str:
+        with pytest.raises(GrantViolation) as caught:
+            order.permit(await take_snapshot(client), env.lease(), now())
+        return str(caught.value)
+
+    assert f"5 held are more than 5 on-demand v2-8 devices in {ZONE}; held by q/{first} (v2-8)" in await refused()
+    await eventually_async(lambda: client.queued_resource(node_name("local-project", ZONE, "q").queued), _is_active)
+    assert f"held by {first} (v2-8)" in await refused()
+
+
+async def test_multislice_is_deleted_with_all_its_nodes(env: CloudEnv, client: TPUClient) -> None:
+    """A multislice that carries a run's labels goes by one delete of its request, which takes every node along."""
+    env.foreign_multislice({"node_count": 2}, labels(KEY, env.lease().stamp))
+    request = node_name("local-project", ZONE, "q").queued
+    await eventually_async(lambda: client.queued_resource(request), _is_active)
+    await request_delete(client, KEY)
+    await eventually_async(lambda: take_snapshot(client), lambda snapshot: not snapshot.names)
+    assert (len(env.calls("DeleteQueuedResource")), len(env.calls("DeleteNode"))) == (1, 0)
+
+
+def _is_active(request: QueuedView) -> bool:
+    return request.phase is Phase.USABLE
 
 
 async def test_permit_fits_one_spec_only(env: CloudEnv, client: TPUClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,6 +50,15 @@ def test_a_gauge_of_chips_counts_chips() -> None:
     """A v5litepod-4 takes four of eight chips."""
     small = node("small", accelerator_type="v5litepod-4", zone="us-central1-a")
     assert gauge(snapshot([small]), 1) == {"in_use": 4, "dead": 0, "idle": 4, "over": 0}
+
+
+def test_multislice_in_the_queue_is_in_the_gauge_with_all_its_nodes() -> None:
+    """A request for three nodes takes three devices, and each node has its line with what it waits for."""
+    asked = replace(queued("q"), node_ids=("q-0", "q-1", "q-2"))
+    known = snapshot(project=ProjectSnapshot((), (asked,), ()))
+    assert gauge(known) == {"in_use": 3, "dead": 0, "idle": 0, "over": 1}
+    names = [cells[0]["note"] for cells in tpus(known, ALL)["rows"]]
+    assert names == [f"waits for its node q-{number}" for number in range(3)]
 
 
 def test_a_tpu_counts_in_one_gauge_only() -> None:

@@ -86,8 +86,7 @@ class Assignment:
 
     :param grant: the grant.
     :param uses: one for each row, in the order of the grant.
-    :param places: use of the row that a TPU belongs to; TPUs of no row are missing. Of equal items, the nodes that one
-        queued resource waits for, it has the last.
+    :param places: use of the row that a TPU belongs to; TPUs of no row are missing.
     :param uncovered: living TPUs of a type, tier or zone that no row has.
     :param uncounted: TPUs of a type outside Google's naming rule, living or not: they may use any row of their pool.
     """
@@ -127,7 +126,7 @@ def assign(grant: Grant, items: Iterable[InventoryItem], paid: Collection[str] =
     places: dict[InventoryItem, RowUse] = {}
     uncovered, uncounted = [], []
     # The living first, since the dead are not billed; then by name, so that every reader sees the same.
-    for item in sorted(items, key=lambda one: (not one.alive, one.name in paid, one.name)):
+    for item in sorted(items, key=lambda one: (not one.alive, one.name in paid, one.name, one.node)):
         parsed = grant.generations.parse(item.accelerator_type)
         fitting = [uses[row] for row in rows_for(grant, item.accelerator_type, item.zone, item.tier)]
         if parsed is None:

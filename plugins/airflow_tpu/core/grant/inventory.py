@@ -18,6 +18,7 @@ class InventoryItem:
     :param name: full resource name.
     :param owner: digest of the run that owns it, None if this package did not make it.
     :param alive: False for preempted, failed and suspended ones: dead, but counted until they are deleted.
+    :param node: id of the one that is meant where a queued resource waits for several nodes.
     """
 
     name: str
@@ -26,10 +27,17 @@ class InventoryItem:
     zone: str
     owner: str | None
     alive: bool = True
+    node: str = ""
+
+    @property
+    def id(self) -> str:
+        """Short name, with the node where a queued resource waits for several."""
+        short = self.name.rpartition("/")[2]
+        return f"{short}/{self.node}" if self.node else short
 
     def __str__(self) -> str:
         state = "" if self.alive else ", dead: delete it to free its chips"
-        return f"{self.name.rpartition('/')[2]} ({self.accelerator_type or 'unknown type'}{state})"
+        return f"{self.id} ({self.accelerator_type or 'unknown type'}{state})"
 
 
 @dataclass(frozen=True)
@@ -45,14 +53,14 @@ class Inventory:
 
     @classmethod
     def of(cls, nodes: Iterable[TPUView], queued: Iterable[QueuedView], unreachable: Iterable[str] = ()) -> Inventory:
-        """Count what two list calls found; a queued resource whose node is there is that node, counted once."""
+        """Count what two list calls found; a queued resource whose node is there is that node, counted once.
+
+        A multislice counts as all of its nodes, also while only some of them are there.
+        """
         nodes = tuple(nodes)
-        made = {node.queued_resource for node in nodes} | {(node.zone, node.node_id) for node in nodes}
         items = [_of_node(node) for node in nodes]
         for request in queued:
-            waiting = [one for one in request.node_ids if (request.zone, one) not in made]
-            if request.name not in made and (waiting or not request.node_ids):
-                items += [_of_queued(request)] * max(1, len(waiting))
+            items += [_of_queued(request, node_id) for node_id in _missing(request, nodes)]
         return cls(tuple(items), tuple(unreachable))
 
     def is_unreachable(self, zone: str) -> bool:
@@ -69,8 +77,16 @@ def _of_node(node: TPUView) -> InventoryItem:
     return InventoryItem(str(node.name), node.accelerator_type, node.tier, node.zone, run_of(node.labels), alive)
 
 
-def _of_queued(request: QueuedView) -> InventoryItem:
-    alive = request.phase not in _DEAD
-    return InventoryItem(
-        str(request.name), request.accelerator_type, request.tier, request.zone, run_of(request.labels), alive
-    )
+def _of_queued(request: QueuedView, node_id: str) -> InventoryItem:
+    alive, one_of_several = request.phase not in _DEAD, node_id if len(request.node_ids) > 1 else ""
+    owner = run_of(request.labels)
+    name, kind = str(request.name), request.accelerator_type
+    return InventoryItem(name, kind, request.tier, request.zone, owner, alive, one_of_several)
+
+
+def _missing(request: QueuedView, nodes: Iterable[TPUView]) -> list[str]:
+    """Return the ids of the nodes that a queued resource asks for and no list shows; its own if it names none."""
+    there = {node.node_id for node in nodes if node.zone == request.zone}
+    linked = sum(node.queued_resource == request.name and node.node_id not in request.node_ids for node in nodes)
+    missing = [node_id for node_id in request.node_ids or (request.queued_id,) if node_id not in there]
+    return missing[linked:]

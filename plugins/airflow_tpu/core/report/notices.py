@@ -63,9 +63,9 @@ def notice(grant: Grant, usage: Usage, stage: int, models: Mapping[str, int] | N
 
 
 def _excess(use: RowUse) -> str:
-    names = ", ".join(item.name.rpartition("/")[2] for item in (*use.covered, *use.beyond))
+    names = ", ".join(item.id for item in (*use.covered, *use.beyond))
     return f"{use.row}: {use.in_use} {use.row.unit} are in use, so {use.over} of them are billed; delete one of {names}"
 
 
 def _place(item: InventoryItem) -> str:
-    return f"{item.name.rpartition('/')[2]} ({item.accelerator_type or 'unknown type'}, {item.tier}, {item.zone})"
+    return f"{item.id} ({item.accelerator_type or 'unknown type'}, {item.tier}, {item.zone})"

@@ -201,7 +201,7 @@ class QueuedView:
     :param state: name of ``QueuedResourceState.State``.
     :param error_code: google.rpc code of a FAILED request, 0 otherwise.
     :param error_message: its text.
-    :param node_ids: ids of the nodes it asks for.
+    :param node_ids: ids of the nodes it asks for, of a multislice all of them.
     :param labels: labels of its node spec.
     :param initiator: ``USER`` or ``SERVICE``: whose act a suspension was, empty if not said.
     """

@@ -72,7 +72,8 @@ async def delete_seen(client: TPUClient, snapshot: ProjectSnapshot, key: RunKey,
         if _deletable(item):
             operations[item.queued_id] = await _delete(client.delete_queued_resource, item.name, done)
     for node in nodes:
-        if operations.get(node.node_id) is None and node.phase is not Phase.DELETING:
+        request = node.queued_resource.id if node.queued_resource else node.node_id
+        if operations.get(request) is None and node.phase is not Phase.DELETING:
             operations[node.node_id] = await _delete(client.delete_node, node.name, done)
     done.endings.extend(endings_of(nodes, queued, operations, client.clock.now()))
     return done

@@ -63,6 +63,16 @@ def test_a_waiting_request_counts_each_of_its_nodes() -> None:
     assert held(inventory) == 16
 
 
+def test_multislice_counts_the_nodes_that_are_not_there_yet() -> None:
+    """A node that is there, by its link or by its id, stands for one of the nodes that its request asks for."""
+    asked = queued("q", "PROVISIONING", "q-0", "q-1", "q-2")
+    for there in (node("q-1"), node("q-1", queued="q"), node("of-another-name", queued="q")):
+        inventory = Inventory.of([there], [asked])
+        assert held(inventory) == 24
+        assert len({item.id for item in inventory.items}) == 3
+    assert held(Inventory.of([node(f"q-{number}", queued="q") for number in range(3)], [asked])) == 24
+
+
 def test_our_own_are_not_held_by_others() -> None:
     """What the run itself holds is adopted or swept, so it does not stand in its way."""
     key = RunKey("dag", "run")

@@ -14,7 +14,8 @@ from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
 from airflow_tpu.core.ledger.usage import fold
 from airflow_tpu.core.report.notices import due_stage, notice, standing, uncovered
 from airflow_tpu.core.report.text import ACKNOWLEDGEMENT
-from airflow_tpu.core.tpu.spec import Tier
+from airflow_tpu.core.tpu.resource_name import node_name
+from airflow_tpu.core.tpu.spec import QueuedView, Tier
 from tests.airflow_tpu.core.grant import two_rows
 from tests.airflow_tpu.core.made_ledger import ASKED, ROW, closed, opened
 
@@ -69,6 +70,15 @@ def test_what_two_rows_cover_together_is_not_named(local_grant: Grant, count: in
     assert f"{grant.allowances[1]}: idle {idle}; used 0 chip-hours" in lines
     (one,) = uncovered(grant, Inventory(two_rows.alive(7)), NOW)
     assert two_rows.CHIPS_ROW in one
+
+
+def test_each_node_of_a_multislice_is_named(local_grant: Grant) -> None:
+    """A multislice that no row covers is named with each of its nodes, since each of them is billed."""
+    request = node_name("p", "us-central1-f", "q").queued
+    waiting = QueuedView(request, "PROVISIONING", node_ids=("q-0", "q-1"), accelerator_type="v3-8")
+    assert uncovered(local_grant, Inventory.of([], [waiting]), NOW) == [
+        f"q/q-{number} (v3-8, on-demand, us-central1-f): no allowance covers it, so it is billed" for number in (0, 1)
+    ]
 
 
 def test_after_the_end_everything_alive_is_billed(local_grant: Grant) -> None:

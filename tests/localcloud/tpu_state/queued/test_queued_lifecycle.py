@@ -197,9 +197,19 @@ def test_a_multislice_lives_and_dies_as_one(cloud: VirtualCloud) -> None:
     cloud.enqueue(tpu={"node_spec": [spec]})
     cloud.pass_time(1)
     assert (state(cloud), len(cloud.machines.running)) == (State.ACTIVE, 2)
+    assert cloud.state.node("slice-1").template.multislice_node
     cloud.state.shutdown.preempt(cloud.state.node("slice-0"))
     cloud.pass_time(1)
     assert (state(cloud), cloud.machines.running, cloud.state.nodes.records) == (State.SUSPENDED, {}, {})
+
+
+@pytest.mark.parametrize("slices", [{"node_count": 1}, {"node_id_prefix": "slice"}])
+def test_multislice_has_more_than_one_node(cloud: VirtualCloud, slices: dict[str, Any]) -> None:
+    """A multislice of one node, or of none, is INVALID_ARGUMENT."""
+    node = {"accelerator_type": "v5litepod-8", "runtime_version": "v2-alpha-tpuv5-lite"}
+    with pytest.raises(CloudError) as caught:
+        cloud.enqueue(tpu={"node_spec": [{"multislice_params": slices, "node": node}]})
+    assert caught.value.code == 3
 
 
 def test_only_one_node_spec_is_accepted(cloud: VirtualCloud) -> None:
