@@ -71,6 +71,7 @@ ADVICE = {
     "UploadIncomplete": "The next try copies again while the TPU lives, which is billed or counted meanwhile.",
     "ArtifactsLost": "The lost TPU costs nothing more. Clear the task train with everything after it: it resumes where it was.",
     "UnknownVersion": "Use the release of this package that wrote the object; the message names both. Nothing was changed.",
+    "DamagedObject": "Repair the object that the message names, or remove it; until then its run is left alone. Others continue.",
     "LeaseHeld": f"{NOTHING} Wait for the other DAG run, or take another artifact prefix.",
     "LeaseLost": "This attempt deletes nothing; the newer one has the TPU.",
     "LedgerError": "The bucket could not be read or written. Until it can, no TPU is created.",

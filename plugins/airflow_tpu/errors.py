@@ -329,8 +329,16 @@ class LedgerError(TPUError):
     """The run record or the ledger could not be kept or read."""
 
 
-class UnknownVersion(LedgerError):
-    """An object is of a version that this release does not read: nothing is changed, deleted or counted because of it.
+class UnreadableObject(LedgerError):
+    """One object in the bucket cannot be read: nothing is changed, deleted or counted because of it."""
+
+
+class DamagedObject(UnreadableObject):
+    """An object is no JSON, has a wrong field or lacks one, or lies at another's place."""
+
+
+class UnknownVersion(UnreadableObject):
+    """An object is of a version that this release does not read.
 
     :param message: the whole text, as a person should read it.
     :param name: path or URI of the object.

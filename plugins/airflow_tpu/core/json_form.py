@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from airflow_tpu.errors import LedgerError, TPUError, UnknownVersion
+from airflow_tpu.errors import DamagedObject, TPUError, UnknownVersion
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -45,7 +45,7 @@ class StoredForm(Generic[T]):
     version: int = 1
     version_field: str = "version"
     tags: Mapping[str, str] = field(default_factory=dict)
-    damaged: Callable[[str], TPUError] = LedgerError
+    damaged: Callable[[str], TPUError] = DamagedObject
 
     def to_json(self, value: T) -> dict[str, Any]:
         """Content of the object, as plain JSON."""

@@ -159,7 +159,10 @@ class ArtifactsHook(GCSHook):
             return None
 
     def read_json(self, uri: str) -> StoredJSON | None:
-        """A JSON object, None when there is none."""
+        """A JSON object, None when there is none.
+
+        :raises ValueError: it is not JSON.
+        """
         from google.api_core.exceptions import NotFound
 
         bucket, name = split_uri(uri)
@@ -168,7 +171,10 @@ class ArtifactsHook(GCSHook):
             text = blob.download_as_bytes(timeout=TIMEOUT)
         except NotFound:
             return None
-        return StoredJSON(json.loads(text), int(blob.generation))
+        try:
+            return StoredJSON(json.loads(text), int(blob.generation))
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
 
     def read_start(self, uri: str, size: int) -> bytes | None:
         """The first bytes of an object, None when there is none."""

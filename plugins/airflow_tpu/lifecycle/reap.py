@@ -17,11 +17,11 @@ from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 from airflow_tpu.stores.runs import left_alone
 
 if TYPE_CHECKING:
-    from airflow_tpu.core.ledger.events import Opened
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
     from airflow_tpu.lifecycle.run_context import GrantContext
-    from airflow_tpu.stores.ledger import LedgerStore
     from airflow_tpu.stores.runs import RunStore
+    from airflow_tpu.stores.store import Contents
 
 RunState = Callable[[str, str], str | None]
 """State of a DAG run by its ids: empty when there is no such run, None when Airflow could not be asked."""
@@ -33,26 +33,25 @@ def reap(grant: GrantContext, run_state: RunState, here: str = "") -> Reaped:
     :param grant: clients and stores.
     :param run_state: asks Airflow for the state of a DAG run.
     :param here: address of this Airflow, empty if it is unknown.
-    :raises LedgerError: grant, bucket or a record could not be read; what has expired was deleted all the same.
+    :raises LedgerError: grant or bucket could not be read; what has expired was deleted all the same.
     :raises TransientError: something could not be deleted, or a zone did not answer.
     """
     tpu = grant.clients.tpu
     snapshot = tpu.run(take_snapshot)
     try:
         stores = grant.stores
-        opened, damage = _open_records(stores.ledger)
-        snapshot = tpu.run(lambda client: with_unlisted(client, snapshot, opened))
+        opened = stores.ledger.open_contents()
+        snapshot = tpu.run(lambda client: with_unlisted(client, snapshot, opened.values))
         reserved = stores.reservations.readable()
-        states = lease_states(stores.runs, run_state, here)
+        listed = stores.runs.listed()
+        states = states_of(listed, run_state, here)
     except cloud_failures() as error:
         _reap_by_labels(grant, snapshot, error)
     done = tpu.run(lambda client: delete_expired(client, snapshot, states))
+    done.unknown = [*opened.unknown, *listed.unknown]
     note(stores, done)
-    if damage is not None:
-        done.tell()
-        raise damage
     left = tpu.run(lambda client: what_is_left(client, snapshot, done))
-    done.closed = close_forgotten(stores, states, left, opened, done.endings)
+    done.closed = close_forgotten(stores, states, left, opened.values, done.endings)
     done.released = release_forgotten(stores.reservations, reserved, states, left)
     forget_runs(stores.runs, states, left)
     done.tell()
@@ -68,21 +67,19 @@ def _reap_by_labels(grant: GrantContext, snapshot: ProjectSnapshot, error: Excep
     ) from error
 
 
-def _open_records(ledger: LedgerStore) -> tuple[list[Opened], LedgerError | None]:
-    """What the ledger has open; no delete depends on a record that cannot be read."""
-    try:
-        return ledger.open_records(), None
-    except LedgerError as error:
-        return [], error
-
-
 def lease_states(runs: RunStore, run_state: RunState, here: str = "") -> dict[str, LeaseState]:
-    """Every lease of the bucket with the state of its DAG run.
+    """Every lease of the bucket with the state of its DAG run (:func:`states_of`)."""
+    return states_of(runs.listed(), run_state, here)
 
+
+def states_of(listed: Contents[RunRecord], run_state: RunState, here: str = "") -> dict[str, LeaseState]:
+    """Leases with the states of their DAG runs; a run whose record cannot be read is left alone.
+
+    :param listed: every run record of the bucket.
+    :param run_state: asks Airflow for the state of a DAG run.
     :param here: address of this Airflow. What another one holds is not ours to judge: it may have a run of the same
         ids, or none, and says nothing of the other's. Its TPU goes when its own lease ends.
     """
-    listed = runs.listed()
     found = left_alone(listed.unknown)
     for record in listed.values:
         elsewhere = record.lease.holder.where if record.lease.holder is not None else ""

@@ -23,6 +23,7 @@ from airflow_tpu.errors import (
     TPUStopped,
     TPUVanished,
     UnknownVersion,
+    UnreadableObject,
 )
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
@@ -176,7 +177,7 @@ def end_overdue(grant: GrantContext, key: RunKey) -> str:
     try:
         stores = grant.stores
         record = stores.runs.find(key)
-    except UnknownVersion as error:
+    except UnreadableObject as error:
         log.warning("%s; its TPU is left alone", error)
         return f"{key.name} is left alone: {error}"
     except cloud_failures():

@@ -46,7 +46,7 @@ class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
         stage = due_stage(run.grant, now)
         # A grant that was extended has another end, and its notices are new ones.
         uri = f"{run.stores.ledger.root}/notices/{run.grant.ends_at:%Y%m%dT%H%MZ}-{stage}.json"
-        if stage is None or run.clients.storage.read_json(uri) is not None:
+        if stage is None or run.clients.storage.listing(uri):
             return ""
         versions = versions_by_model(run.clients.storage, run.stores.ledger.root)
         text = notice(run.grant, _usage(run, now), stage, versions)

@@ -21,8 +21,11 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
     The grant is only asked where the leases are: one that has ended stops nothing. Where it, or the bucket, cannot be
     read, the expiry on each TPU's own label decides.
 
-    :return: what was deleted, what could not be, what else is alive in the project.
-    :raises LedgerError: grant file, bucket or a record could not be read; what has expired was deleted all the same.
+    A run record or ledger event that cannot be read, damaged or of another release, is logged by its name; its run is
+    left alone, and the round goes on with the others.
+
+    :return: what was deleted, what else is alive in the project, which records cannot be read.
+    :raises LedgerError: grant file or bucket could not be read; what has expired was deleted all the same.
     :raises TransientError: something could not be deleted, or a zone did not answer.
     """
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from airflow_tpu.clients.metrics import count
 from airflow_tpu.core.ledger.events import (
     ROOT,
     Closed,
     Opened,
-    event_from_json,
+    event_at,
     event_to_json,
+    is_event,
     node_id_of,
 )
-from airflow_tpu.stores.store import Store
+from airflow_tpu.errors import DamagedObject
+from airflow_tpu.stores.store import Contents, Store
 
 if TYPE_CHECKING:
     from airflow_tpu.core.tpu.labels import RunKey
@@ -50,10 +52,15 @@ class LedgerStore(Store):
         :param key: the run.
         :param end: how an incarnation ended, None for one that stays open.
         :return: those that were open and have ended.
+        :raises DamagedObject: one cannot be read; the others are closed.
         """
-        ended = [(opened, closed) for opened in self.open_records(key) if (closed := end(opened)) is not None]
+        found = self.open_contents(key)
+        ended = [(opened, closed) for opened in found.values if (closed := end(opened)) is not None]
         for opened, closed in ended:
             self.close(opened, closed)
+        for damaged in found.unknown.values():
+            if isinstance(damaged, DamagedObject):  # one of another release is closed by that release
+                raise damaged
         return [opened for opened, _ in ended]
 
     def last_incarnation(self, key: RunKey) -> int:
@@ -62,26 +69,34 @@ class LedgerStore(Store):
         return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
     def events(self, key: RunKey | None = None) -> list[Opened | Closed]:
-        """Events of one run, or of all; an incarnation with an event of another release is logged and left out."""
-        found = self.contents(self.names(f"{ROOT}/" + (f"{key.name}-" if key else "")), event_from_json)
+        """Events of one run, or of all; an incarnation with an event that cannot be read is logged and left out."""
+        found = self.contents(filter(is_event, self.names(f"{ROOT}/" + (f"{key.name}-" if key else ""))), event_at)
         unknown = {node_id_of(name) for name in found.unknown}
         return [event for event in found.values if event.node_id not in unknown]
 
     def open_records(self, key: RunKey | None = None) -> list[Opened]:
-        """Every *opened* without a *closed*, found by the names of one listing: only those few are read.
+        """Every *opened* without a *closed* that can be read.
 
-        One of another release is logged and left out: it is closed by the release that wrote it.
+        :param key: of one run only.
+        """
+        return list(self.open_contents(key).values)
+
+    def open_contents(self, key: RunKey | None = None) -> Contents[Opened]:
+        """Every *opened* without a *closed*, found by the names of one listing: only those few are read.
 
         :param key: of one run only.
         """
         names = frozenset(self.names(f"{ROOT}/" + (f"{key.name}-" if key else "")))
         wanted = [name for name in names if name.endswith("/opened.json") and _closed_name(name) not in names]
-        events = self.contents(sorted(wanted), event_from_json).values
-        return [event for event in events if isinstance(event, Opened)]
+        return self.contents(sorted(wanted), _opened_at)
 
     def _append(self, event: Opened | Closed) -> bool:
         # Generation 0 = only if absent: the objects are immutable, so losing this race is a success.
         return self.hook.write_json(f"{self.root}/{event.path}", event_to_json(event), generation=0) is not None
+
+
+def _opened_at(data: object, name: str) -> Opened:
+    return cast("Opened", event_at(data, name))  # its place says so
 
 
 def _closed_name(opened: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_tpu.core.run.expiry import LeaseState
 from airflow_tpu.core.run.run_record import RUN_RECORD_FORM, Holder, Lease, RunRecord
 from airflow_tpu.core.tpu.labels import DIGEST_LENGTH
-from airflow_tpu.errors import LeaseHeld, LeaseLost
+from airflow_tpu.errors import DamagedObject, LeaseHeld, LeaseLost
 from airflow_tpu.stores.store import Contents, Store
 
 if TYPE_CHECKING:
@@ -85,8 +85,15 @@ class RunStore(Store):
         return list(self.listed().values)
 
     def listed(self) -> Contents[RunRecord]:
-        """Every record, those of other releases by their names (see :func:`left_alone`)."""
-        return self.contents(self.names("leases/"), RUN_RECORD_FORM.from_json)
+        """Every record, those that cannot be read by their names (see :func:`left_alone`)."""
+        return self.contents(self.names("leases/"), self._at_its_place)
+
+    def _at_its_place(self, data: object, name: str) -> RunRecord:
+        """Read a record; a copy of one, which a person has made, says nothing of the run as it is now."""
+        record = RUN_RECORD_FORM.from_json(data, name)
+        if not self.uri(record.key).endswith(f"/{name}"):
+            raise DamagedObject(f"the run record {name} is damaged (it is a copy of {record.key.name}.json)")
+        return record
 
     def update(self, record: RunRecord, change: Callable[[RunRecord], RunRecord]) -> RunRecord:
         """Change the record, provided that the lease is still ours.
@@ -132,7 +139,7 @@ class RunStore(Store):
 
 
 def left_alone(unknown: Iterable[str]) -> dict[str, LeaseState]:
-    """State of each run whose record another release has written: its TPU, reservation and ledger records stay.
+    """State of each run whose record cannot be read: its TPU, reservation and ledger records stay.
 
     :param unknown: names of such records.
     :return: by digest of the run.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from airflow_tpu.clients.clock import WALL, Clock
-from airflow_tpu.errors import TransientError, UnknownVersion
+from airflow_tpu.errors import TransientError, UnreadableObject
+from airflow_tpu.stores.documents import Document, content_of, reader
 from airflow_tpu.stores.parallel_reads import read_many
 
 if TYPE_CHECKING:
@@ -31,12 +32,12 @@ class Contents(Generic[T]):
     """What a folder holds.
 
     :param values: what this release reads, in the order of the names.
-    :param unknown: names of the objects of other releases, each of which has been logged: the runs and TPUs
-        that they are about are unknown, not forgotten.
+    :param unknown: names of the objects that cannot be read, damaged or of another release, with the reason. Each has
+        been logged: the runs and TPUs that they are about are unknown, not forgotten.
     """
 
     values: Sequence[T]
-    unknown: Sequence[str] = ()
+    unknown: Mapping[str, UnreadableObject] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,16 +73,15 @@ class Store:
         """Read objects by their names, in that order; one that has gone since the listing is left out.
 
         :param read: from content and name, as :meth:`airflow_tpu.core.json_form.StoredForm.from_json`.
-        :raises TPUError: one is damaged.
         """
         values: list[T] = []
-        unknown: list[str] = []
-        for name, data in self._documents(names):
+        unknown: dict[str, UnreadableObject] = {}
+        for name, found in self._documents(names):
             try:
-                values.append(read(data, name))
-            except UnknownVersion as error:
-                log.warning("%s", error)
-                unknown.append(name)
+                values.append(read(content_of(found, name), name))
+            except UnreadableObject as error:
+                log.error("%s. What it is about is left as it is; repair the object, or remove it", error)
+                unknown[name] = error
         return Contents(values, unknown)
 
     @overload
@@ -128,8 +128,8 @@ class Store:
             raise form.damaged(f"{uri} is not JSON ({error})") from error
         return (None, 0) if found is None else (form.from_json(found.data, uri), found.generation)
 
-    def _documents(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    def _documents(self, names: Iterable[str]) -> Iterator[tuple[str, Document]]:
         bucket = self.root.removeprefix("gs://").partition("/")[0]
         wanted = list(names)
-        found = read_many(self.hook.read_json, [f"gs://{bucket}/{name}" for name in wanted], self.clock)
-        return ((name, stored.data) for name, stored in zip(wanted, found, strict=True) if stored is not None)
+        found = read_many(reader(self.hook), [f"gs://{bucket}/{name}" for name in wanted], self.clock)
+        return ((name, stored) for name, stored in zip(wanted, found, strict=True) if stored is not None)

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.clients.tpu_retry import CallTiming
-from airflow_tpu.core.ledger.events import ROOT, Closed, Opened, event_from_json, node_id_of
+from airflow_tpu.core.ledger.events import ROOT, Closed, Opened, event_at, is_event, node_id_of
 from airflow_tpu.core.ledger.usage import Usage, fold
-from airflow_tpu.errors import UnknownVersion
+from airflow_tpu.errors import UnreadableObject
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, take_snapshot
+from airflow_tpu.stores.documents import Document, content_of, reader
 from airflow_tpu.stores.grants import load_catalogue, load_grant, store_root
 from airflow_tpu.stores.parallel_reads import read_many
 from airflow_tpu.stores.runs import RunStore, left_alone
@@ -42,35 +43,35 @@ _TIMING = CallTiming(answer=8.0, retry=12.0)
 class LedgerReader:
     """The whole ledger, each object read once: they are immutable, so only new ones cost a request.
 
-    :ivar unknown: URIs of events of another release; what is known of their incarnations is left out.
+    :ivar unknown: events that cannot be read, by URI with the generation: what is known of their incarnations is left
+        out, until a person repairs or removes them.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, Opened | Closed] = {}
-        self.unknown: set[str] = set()
+        self.unknown: dict[str, int] = {}
 
     def events(self, hook: ArtifactsHook, root: str) -> list[Opened | Closed]:
-        """Every event below ``gs://bucket/prefix``.
-
-        :raises LedgerError: an object is damaged: part of the ledger is missing, so no sum would be honest.
-        """
+        """Every event below ``gs://bucket/prefix`` that can be read."""
         bucket = root.removeprefix("gs://").split("/", 1)[0]
-        uris = [f"gs://{bucket}/{info.name}" for info in hook.listing(f"{root}/{ROOT}/")]
-        self._known = {uri: self._known[uri] for uri in uris if uri in self._known}
-        self.unknown &= set(uris)
-        fresh = [uri for uri in uris if uri not in self._known and uri not in self.unknown]
+        listed = [info for info in hook.listing(f"{root}/{ROOT}/") if is_event(info.name)]
+        there = {f"gs://{bucket}/{info.name}": info.generation for info in listed}
+        self._known = {uri: self._known[uri] for uri in there if uri in self._known}
+        self.unknown = {uri: at for uri, at in self.unknown.items() if there.get(uri) == at}
+        fresh = [uri for uri in there if uri not in self._known and uri not in self.unknown]
         # One by one, so that what was read before a failure need not be read again after it.
-        for uri, stored in zip(fresh, read_many(hook.read_json, fresh), strict=True):
-            if stored is not None:
-                self._keep(uri, stored.data)
+        for uri, found in zip(fresh, read_many(reader(hook), fresh), strict=True):
+            if found is not None:
+                self._keep(uri, found, there[uri])
         left_out = {node_id_of(uri) for uri in self.unknown}
         return [event for event in self._known.values() if event.node_id not in left_out]
 
-    def _keep(self, uri: str, data: object) -> None:
+    def _keep(self, uri: str, found: Document, generation: int) -> None:
         try:
-            self._known[uri] = event_from_json(data, uri)
-        except UnknownVersion:
-            self.unknown.add(uri)
+            self._known[uri] = event_at(content_of(found, uri), uri)
+        except UnreadableObject as error:
+            log.warning("usage page: left out of the ledger until the object is repaired or removed: %s", error)
+            self.unknown[uri] = generation
 
 
 class Loader:
@@ -172,9 +173,11 @@ class SnapshotCache:
 
 
 def _say_unknown(source: str, names: Collection[str], problems: dict[str, str]) -> None:
-    """Objects of other releases are left out of the page, and the page says so."""
+    """What cannot be read is left out of the page, and the page says so."""
     if names:
-        problems[source] = f"{len(names)} object(s) of another release are left out: {', '.join(sorted(names)[:3])}"
+        problems[source] = (
+            f"{len(names)} object(s), damaged or of another release, are left out: {', '.join(sorted(names)[:3])}"
+        )
 
 
 def _attempt(source: str, read: Callable[[], T], problems: dict[str, str]) -> T | None:

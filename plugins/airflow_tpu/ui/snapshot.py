@@ -29,7 +29,7 @@ class Snapshot:
     :param records: the record of each run, read after it, so that a TPU without one has really been forgotten.
     :param usage: the folded ledger.
     :param problems: why a part is missing, by its name.
-    :param left_alone: states of the runs whose records another release has written, by digest.
+    :param left_alone: states of the runs whose records cannot be read, by digest.
     """
 
     now: datetime

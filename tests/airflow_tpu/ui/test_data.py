@@ -10,7 +10,6 @@ from collections.abc import Callable
 import pytest
 from google.api_core.exceptions import Forbidden
 
-from airflow_tpu.errors import LedgerError
 from airflow_tpu.stores.grants import load_grant
 from airflow_tpu.stores.parallel_reads import READERS
 from airflow_tpu.ui.data import LedgerReader, Loader, SnapshotCache
@@ -164,15 +163,16 @@ def test_a_failure_half_way_loses_nothing_that_was_read(fresh: Project) -> None:
     assert gets(fresh) - reads < whole
 
 
-def test_a_damaged_ledger_is_no_ledger(fresh: Project) -> None:
-    """An object that is no event makes the ledger unknown, since every sum without it would be wrong."""
-    uri = f"{ROOT}/ledger/incarnations/broken/opened.json"
-    fresh.storage.write_json(uri, {"event": "opened", "version": 1})
-    with pytest.raises(LedgerError):
-        LedgerReader().events(fresh.storage, ROOT)
+def test_a_damaged_event_is_left_out_and_named(fresh: Project) -> None:
+    """An object that is no event leaves the rest of the ledger as it is, and the page names it."""
+    for event in history(NOW, 1):
+        fresh.record(event)
+    whole = LedgerReader().events(fresh.storage, ROOT)
+    fresh.storage.write_json(f"{ROOT}/ledger/incarnations/broken/opened.json", {"event": "opened", "version": 1})
+    assert LedgerReader().events(fresh.storage, ROOT) == whole
     found = Loader()()
-    assert found.usage is None
-    assert "is damaged" in found.problems["ledger"]
+    assert found.usage is not None
+    assert "incarnations/broken/opened.json" in found.problems["ledger"]
 
 
 def gets(project: Project) -> int:

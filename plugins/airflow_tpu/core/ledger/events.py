@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_tpu.core import json_form
 from airflow_tpu.core.tpu.spec import Tier
-from airflow_tpu.errors import LedgerError
+from airflow_tpu.errors import DamagedObject
 
 ROOT = "ledger/incarnations"
 
@@ -140,6 +140,11 @@ def closed_path(node_id: str) -> str:
     return f"{ROOT}/{node_id}/closed.json"
 
 
+def is_event(path: str) -> bool:
+    """Whether an object is one of the two of an incarnation, by its path; what else a person has put there is not."""
+    return path.endswith(("/opened.json", "/closed.json"))
+
+
 def node_id_of(path: str) -> str:
     """Incarnation that an event's object is about, by its path."""
     return path.rsplit("/", 2)[-2]
@@ -160,12 +165,12 @@ def event_from_bytes(content: bytes | str, name: str = "") -> Opened | Closed:
 
     :param name: of the object.
     :raises UnknownVersion: another release has written it.
-    :raises LedgerError: it is neither event.
+    :raises DamagedObject: it is neither event.
     """
     try:
         data = json.loads(content)
     except ValueError as error:
-        raise LedgerError(f"the ledger event {name} is damaged ({error}): {str(content)[:200]}") from error
+        raise DamagedObject(f"the ledger event {name} is damaged ({error}): {str(content)[:200]}") from error
     return event_from_json(data, name)
 
 
@@ -174,7 +179,20 @@ def event_from_json(data: object, name: str = "") -> Opened | Closed:
 
     :param name: of the object.
     :raises UnknownVersion: another release has written it.
-    :raises LedgerError: it is neither event.
+    :raises DamagedObject: it is neither event.
     """
     is_opened = isinstance(data, Mapping) and data.get("event") == OPENED_FORM.tags["event"]
     return OPENED_FORM.from_json(data, name) if is_opened else CLOSED_FORM.from_json(data, name)
+
+
+def event_at(data: object, name: str) -> Opened | Closed:
+    """Read either event from the JSON form of the object at its place.
+
+    :param name: path of the object: a copy of an event elsewhere would be counted twice.
+    :raises UnknownVersion: another release has written it.
+    :raises DamagedObject: it is neither event, or another incarnation's.
+    """
+    event = event_from_json(data, name)
+    if not name.endswith(event.path):
+        raise DamagedObject(f"the ledger event {name} is damaged (it is a copy of {event.path})")
+    return event

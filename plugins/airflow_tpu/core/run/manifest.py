@@ -94,7 +94,7 @@ class Manifest:
             if isinstance(version, bool) or version != VERSION:
                 raise json_form.unknown_version("manifest of an attempt or a checkpoint", version, VERSION)
             files = tuple(_file(entry) for entry in data["files"])
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise ArtifactError(f"the manifest is damaged ({error!r}): {str(data)[:200]}") from error
         if len({file.path for file in files}) != len(files):
             raise ArtifactError("the manifest names a file twice")

@@ -47,6 +47,7 @@ class Reaped:
     :param endings: how the incarnations ended that were deleted.
     :param closed: ledger records that were open without a TPU behind them.
     :param released: runs whose reservation was given back, because they will create nothing any more.
+    :param unknown: names of run records and ledger events that cannot be read: what belongs to their runs is left.
     """
 
     deleted: list[Deletion] = field(default_factory=list)
@@ -56,11 +57,13 @@ class Reaped:
     endings: list[IncarnationEnd] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
     released: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """What a person looks for afterwards."""
         deleted = [str(deletion.name) for deletion in self.deleted]
-        return {"deleted": deleted, "foreign": self.foreign, "closed": self.closed, "released": self.released}
+        tidied = {"closed": self.closed, "released": self.released}
+        return {"deleted": deleted, "foreign": self.foreign, **tidied, "unknown": self.unknown}
 
     def tell(self) -> None:
         """Log it.

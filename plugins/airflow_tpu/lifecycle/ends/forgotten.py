@@ -43,9 +43,9 @@ def close_forgotten(
     known, unknown = {record.key.digest: record for record in listed.values}, left_alone(listed.unknown)
     now, closed = stores.ledger.clock.now(), []
     for event in records:
-        if event.run in unknown:
-            continue
         record = known.get(event.run)
+        if record is None and event.run in unknown:
+            continue
         is_gone = event.node_id not in alive and not snapshot.is_silent(event.zone)
         is_gone = is_gone and not _may_be_coming(event, record, states.get(event.run), snapshot)
         if is_gone or (event.node_id in ended and (record is None or event.node_id not in alive)):

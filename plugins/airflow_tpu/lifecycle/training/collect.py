@@ -17,6 +17,7 @@ from airflow_tpu.core.run.messages import Pushed
 from airflow_tpu.core.run.plan import artifacts_uri
 from airflow_tpu.errors import (
     AccessDenied,
+    ArtifactError,
     ArtifactsLost,
     ChecksumMismatch,
     ConnectionFailed,
@@ -130,10 +131,15 @@ async def _collect_within(client: TPUClient, run: RunContext, record: RunRecord,
 def brought(run: RunContext, uri: str) -> Collected | None:
     """What an earlier push of the same attempt has brought to the bucket, for when its TPU is gone.
 
-    :return: None unless all of it is there: the manifest is written last, and names what did not arrive.
+    :return: None unless all of it is there: the manifest is written last, and names what did not arrive. One that
+        cannot be read says nothing; a push writes it again.
     """
-    stored = run.clients.storage.read_json(f"{uri}/{protocol.MANIFEST_FILE}")
-    found = None if stored is None else _collected(stored.data)
+    try:
+        stored = run.clients.storage.read_json(f"{uri}/{protocol.MANIFEST_FILE}")
+        found = None if stored is None else _collected(stored.data)
+    except (ArtifactError, KeyError, TypeError, ValueError) as error:
+        log.warning("copying again, since the manifest of %s cannot be read: %s", uri, error)
+        return None
     return None if found is None or found.failed else found
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_tpu import protocol
+from airflow_tpu.core.model import script_json
 from airflow_tpu.core.run.budget import counts
 from airflow_tpu.core.run.interruption import Interruption, Reached, lost_seconds
 from airflow_tpu.core.run.plan import checkpoints_uri
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.errors import BudgetExhausted, TPUError
     from airflow_tpu.lifecycle.run_context import RunContext
+
+log = logging.getLogger(__name__)
+
+_LATEST = 253402300800.0
+"""Unix seconds at the end of the year 9999: no later time is one."""
 
 # A manifest is written last: a folder that has one is complete.
 _COMPLETE = re.compile(f"/{protocol.CHECKPOINT_FOLDER}/{re.escape(protocol.CHECKPOINT_MANIFEST)}$")
@@ -71,6 +78,17 @@ def newest_checkpoint(run: RunContext) -> Reached:
         return Reached()
     step = max(steps)
     bucket, _ = split_uri(run.conf.artifacts_uri)
-    manifest = run.clients.storage.read_json(f"gs://{bucket}/{steps[step]}")
-    created = manifest.data.get("created") if manifest is not None else None
-    return Reached(safe_step=step, safe_at=created if isinstance(created, int | float) else None)
+    return Reached(safe_step=step, safe_at=_created(run, f"gs://{bucket}/{steps[step]}"))
+
+
+def _created(run: RunContext, uri: str) -> float | None:
+    """When a checkpoint was saved by its manifest, which a script has written; None if that is no time."""
+    text = run.clients.storage.read_start(uri, script_json.READ_LIMIT + 1)
+    try:
+        created = script_json.parse(text or b"").get("created")
+    except ValueError as error:
+        log.warning("when the newest checkpoint was saved is not known: %s %s", uri, error)
+        return None
+    if isinstance(created, int | float) and not isinstance(created, bool) and 0 < created < _LATEST:
+        return float(created)
+    return None
