@@ -30,7 +30,7 @@ RECREATED = (
 
 ADVICE = {
     "ConfigError": "The message says whether a TPU may be alive. Correct every field that it names.",
-    "GrantViolation": f"{REFUSED} Take the nearest granted row that the message names, or give a reason for paid use. Raised by "
+    "GrantViolation": f"{REFUSED} Take the nearest granted row that the message names, or accept the bill that it shows. Raised by "
     "tpu_grant_watch: what the message names is billed until you delete it.",
     "GrantExpired": f"{REFUSED} Ask for an extension, or shorten the deadline so that the run ends within the term.",
     "GrantUnknown": "The message says whether a TPU may be alive. Repair the grant file, or the access that listing the project's TPUs needs.",

@@ -102,7 +102,24 @@ class ConfigError(TPUError):
 
 
 class GrantError(ConfigError):
-    """The grant does not allow this."""
+    """The grant does not allow this.
+
+    :param advice: how to get it all the same, below the faults; empty if there is no way.
+    """
+
+    def __init__(
+        self,
+        faults: Iterable[Fault],
+        subject: str = "the configuration",
+        *,
+        advice: str = "",
+        consequence: str = "",
+    ) -> None:
+        self.advice = advice
+        super().__init__(faults, subject, consequence=consequence)
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *([self.advice] if self.advice else [])])
 
 
 class GrantViolation(GrantError):

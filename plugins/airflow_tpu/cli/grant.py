@@ -69,11 +69,12 @@ def check(args: argparse.Namespace) -> int:
     """Check offline whether the grant covers a TPU."""
     from airflow_tpu.stores.grants import load_catalogue, load_grant
 
-    grant, now = load_grant(args.grant), dt.datetime.now(dt.UTC)
-    kind = known_type(args.accelerator_type, load_catalogue())
+    grant, catalogue, now = load_grant(args.grant), load_catalogue(), dt.datetime.now(dt.UTC)
+    kind = known_type(args.accelerator_type, catalogue)
     runtime = args.runtime_version or kind.default_runtime
     spec = TPUSpec(grant.project_id, args.zone, kind.name, runtime, Tier(args.tier), internal_ips=args.internal_ips)
-    request = Request(spec, kind, now + dt.timedelta(hours=args.hours))
+    price = catalogue.price(spec.accelerator_type, spec.zone, spec.tier)
+    request = Request(spec, kind, now + dt.timedelta(hours=args.hours), price=price)
     say(str(authorize(grant, request, Inventory(), now)))
     say("Not checked: what is alive in the project now, and where the buckets are.")
     return DONE

@@ -112,7 +112,9 @@ def _end(run: RunContext, conf: str | Mapping[str, Any], now: dt.datetime) -> dt
 def _check_alone(run: RunContext, end: dt.datetime) -> None:
     """Refuse what script, form and grant file alone refuse, before any call of the TPU API."""
     build_bundle(run)
-    request = Request(run.request.spec, run.request.accelerator, end, paid_reason=run.conf.allow_paid_reason)
+    spec, consent = run.request.spec, run.conf.allow_paid_reason
+    price = run.catalogue.price(spec.accelerator_type, spec.zone, spec.tier)
+    request = Request(spec, run.request.accelerator, end, paid_reason=consent, price=price)
     authorize(run.grant, request, Inventory(), run.clock.now())
 
 

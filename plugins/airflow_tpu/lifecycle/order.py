@@ -18,7 +18,7 @@ from airflow_tpu.core.tpu.labels import labels
 from airflow_tpu.core.tpu.spec import NODE, QUEUED_RESOURCE, TPUSpec
 
 if TYPE_CHECKING:
-    from airflow_tpu.core.catalogue.catalogue import AcceleratorType
+    from airflow_tpu.core.catalogue.catalogue import AcceleratorType, Price
     from airflow_tpu.core.catalogue.transfer_rates import Rates, StoredSize
     from airflow_tpu.core.grant.authorize import Permit
     from airflow_tpu.core.grant.grant import Grant
@@ -39,12 +39,13 @@ class Order:
     :param accelerator: its type in the catalogue.
     :param grant: what may be used for free.
     :param bucket_locations: location of every ``gs://`` argument, None where unknown.
-    :param paid_reason: why paid use is accepted, empty when it is not.
+    :param paid_reason: the line that accepts paid use, empty when there is none.
     :param ssh_keys: metadata line with the public key.
     :param project_number: number of the project that holds the grant's bucket, None where it may not be read.
     :param below: how much lies below each URI whose bucket is elsewhere, None where it could not be counted.
     :param rates: what a GiB costs between continents; a pair that is missing is unknown.
     :param artifacts_uri: which of the ``gs://`` arguments is written to.
+    :param price: list price of the TPU, None if none is published.
     """
 
     spec: TPUSpec
@@ -57,6 +58,7 @@ class Order:
     below: Mapping[str, StoredSize | None] = field(default_factory=dict)
     rates: Rates = field(default_factory=dict)
     artifacts_uri: str = ""
+    price: Price | None = None
 
     def request(self, key: RunKey, planned_end: dt.datetime) -> Request:
         """What the grant is asked for."""
@@ -70,6 +72,7 @@ class Order:
             owner=key.digest,
             below=self.below,
             rates=self.rates,
+            price=self.price,
         )
 
     def permit(

@@ -101,6 +101,7 @@ class RunRequest:
             below=amounts_elsewhere(storage, locations, spec.region),
             rates=self.catalogue.transfer,
             artifacts_uri=self.conf.artifacts_uri,
+            price=self.catalogue.price(spec.accelerator_type, spec.zone, spec.tier),
         )
 
     def closes(self, record: RunRecord) -> dt.datetime | None:

@@ -16,6 +16,7 @@ from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
 from airflow_tpu.stores.models import ModelStore
 from tests.airflow_tpu.cloud_env import BUCKET, FORM, KEY, ROOT, CloudEnv, context
+from tests.airflow_tpu.core.grant.accepted import completed
 
 FAR = "gs://far-away/images"
 MIB = 1024**2
@@ -38,12 +39,12 @@ def bucket(env: CloudEnv) -> Make:
 
 def refusal(env: CloudEnv, **conf: str) -> GrantError:
     """Why a run is refused, by its first task and by the one that takes the chips; no TPU is asked for."""
-    texts = []
+    reasons = []
     for task in (CloudTPUCheckGrantOperator, CloudTPULeaseOperator):
         with pytest.raises(GrantError) as caught:
             task(task_id="task", conf={**CONF, **conf}).execute(context())
-        texts.append(str(caught.value))
-    assert texts[0] == texts[1]
+        reasons.append(caught.value.faults)
+    assert reasons[0] == reasons[1]
     assert env.calls("CreateNode") == env.calls("CreateQueuedResource") == []
     return caught.value
 
@@ -62,26 +63,37 @@ def test_data_in_another_region(env: CloudEnv, bucket: Make) -> None:
     assert "https://cloud.google.com/storage/pricing" in fault.problem
 
 
-def test_accepted_traffic_stays_on_record(env: CloudEnv, bucket: Make) -> None:
-    """A1: with a reason for the traffic the run gets a permit, which still says how much it is."""
+@pytest.fixture
+def line(env: CloudEnv, bucket: Make) -> str:
+    """The line that accepts the traffic with a bucket in Europe."""
     bucket("EUROPE-WEST4")
-    permit = CloudTPUCheckGrantOperator(task_id="task", conf={**CONF, "allow_paid_reason": "one pass"}).execute(
-        context()
-    )
-    assert permit["paid_reason"] == "one pass"
+    return completed(refusal(env), "one pass")
+
+
+def test_accepted_traffic_stays_on_record(line: str) -> None:
+    """A1: with the traffic accepted the run gets a permit, which still says how much it is."""
+    assert "for traffic with gs://far-away/images in EUROPE-WEST4 because one pass" in line
+    permit = CloudTPUCheckGrantOperator(task_id="task", conf={**CONF, "allow_paid_reason": line}).execute(context())
+    assert permit["paid_reason"] == line
     assert "each pass over them counts again" in permit["reasons"][0]
 
 
-async def test_accepted_traffic_is_in_the_ledger(env: CloudEnv, bucket: Make) -> None:
+def test_accepted_traffic_buys_no_tpu(line: str) -> None:
+    """A line that accepts the traffic does not accept a TPU that the grant does not cover."""
+    conf = {**CONF, "zone": "us-central1-b", "allow_paid_reason": line}
+    with pytest.raises(GrantViolation, match="not on-demand v2-8 in us-central1-b of local-project"):
+        CloudTPUCheckGrantOperator(task_id="task", conf=conf).execute(context())
+
+
+async def test_accepted_traffic_is_in_the_ledger(env: CloudEnv, line: str) -> None:
     """A1: the record of the TPU names the bucket elsewhere, its place and the bytes of one pass."""
-    bucket("EUROPE-WEST4")
-    conf = {**CONF, "allow_paid_reason": "one pass"}
+    conf = {**CONF, "allow_paid_reason": line}
     order = RunContext(KEY, conf, Connections()).request.order()
     async with env.client() as client:
         await env.provisioner(client, order, env.lease()).ensure()
     (event,) = env.ledger.events(KEY)
     assert isinstance(event, Opened)
-    assert (event.paid_reason, event.allowance) == ("one pass", "5 on-demand v2-8 devices in us-central1-f")
+    assert (event.paid_reason, event.allowance) == (line, "5 on-demand v2-8 devices in us-central1-f")
     assert event.transfers == (Transfer(FAR, "EUROPE-WEST4", outward=False, size=3 * MIB),)
 
 
@@ -100,10 +112,9 @@ def test_arguments_and_environment_are_looked_at(env: CloudEnv, bucket: Make, fo
 
 
 @pytest.mark.parametrize("form", HIDDEN)
-async def test_arguments_and_environment_are_in_the_ledger(env: CloudEnv, bucket: Make, form: dict[str, str]) -> None:
+async def test_arguments_and_environment_are_in_the_ledger(env: CloudEnv, line: str, form: dict[str, str]) -> None:
     """A1: the record of the TPU names every bucket elsewhere, wherever the form has it."""
-    bucket("EUROPE-WEST4")
-    conf = {**CONF, "data_uri": "", **form, "allow_paid_reason": "one pass"}
+    conf = {**CONF, "data_uri": "", **form, "allow_paid_reason": line}
     order = RunContext(KEY, conf, Connections()).request.order()
     async with env.client() as client:
         await env.provisioner(client, order, env.lease()).ensure()

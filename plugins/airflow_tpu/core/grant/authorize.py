@@ -9,6 +9,7 @@ from typing import Any
 from airflow_tpu.core import json_form
 from airflow_tpu.core.grant import checks
 from airflow_tpu.core.grant.allowance import Allowance
+from airflow_tpu.core.grant.bill import Bill
 from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import Inventory
@@ -26,7 +27,7 @@ class Permit:
     :param spec: what it permits.
     :param allowance: the row that covers the TPU, None when none does and it will be billed.
     :param chips: chips it takes.
-    :param paid_reason: why something was accepted that is not free, empty when the grant covers it.
+    :param paid_reason: the line that accepts what is not free, empty when the grant covers it.
     :param reasons: what is not free, or not known to be.
     :raises TypeError: if any other code makes one.
     """
@@ -61,7 +62,7 @@ class Permit:
         kind = f"{self.spec.tier} {self.spec.accelerator_type} in {self.spec.zone}"
         lines = [f"{kind}: {'NOT covered by the grant' if self.allowance is None else f'covered by {self.allowance}'}"]
         lines += [f"  NOT FREE: {reason}" for reason in self.reasons]
-        return "\n".join(lines + ([f"  accepted because: {self.paid_reason}"] if self.paid_reason else []))
+        return "\n".join(lines + ([f"  accepted: {self.paid_reason}"] if self.paid_reason else []))
 
     def to_json(self) -> dict[str, Any]:
         """The permit to show and record; it cannot be read back, because it holds for now only."""
@@ -84,8 +85,8 @@ def authorize(
     :param inventory: nodes and queued resources of every owner, listed just now.
     :param now: aware instant.
     :param reserved: chips that runs have reserved and the API cannot show yet; they count like a TPU.
-    :return: a permit with the allowance that covers the TPU. If something is not free and the request gives a
-        reason, a permit that says so: without an allowance, unless only what is around the TPU was at fault.
+    :return: a permit with the allowance that covers the TPU. If something is not free and the request accepts what it
+        costs, a permit that says so: without an allowance, unless only what is around the TPU was at fault.
     :raises GrantViolation: it is not covered.
     :raises GrantExpired: nothing but the term is against it.
     :raises GrantUnknown: nothing but what could not be read is against it.
@@ -95,9 +96,12 @@ def authorize(
     objections += checks.term(grant, request, now)
     unfit = checks.software(request)
     reasons = objections + unfit + checks.buckets(request) + checks.addresses(request)
-    # Money does not make a runtime version run.
-    if unfit or (reasons and not request.paid_reason):
+    bill = Bill.of(request, now, covered=not objections)
+    unaccepted = bill.unaccepted(request.paid_reason, now) if reasons else ()
+    if unfit:  # money does not make a runtime version run
         raise reasons.error()
+    if reasons and (unaccepted or not request.paid_reason):
+        raise reasons.error(unaccepted, bill.advice(now))
     if objections:
         allowance = None
     paid_reason = request.paid_reason if reasons else ""

@@ -48,10 +48,14 @@ class Objections:
         """All reasons."""
         return self.violations + self.expired + self.unknown
 
-    def error(self) -> GrantError:
-        """The error for these reasons; a violation outweighs the others, because waiting does not cure it."""
+    def error(self, unaccepted: tuple[Fault, ...] = (), advice: str = "") -> GrantError:
+        """The error for these reasons; a violation outweighs the others, because waiting does not cure it.
+
+        :param unaccepted: what a given consent does not accept of the bill.
+        :param advice: how to accept it.
+        """
         kind = GrantViolation if self.violations else GrantExpired if self.expired else GrantUnknown
-        return kind(self.faults, "the request, against the grant,")
+        return kind((*self.faults, *unaccepted), "the request, against the grant,", advice=advice)
 
 
 def coverage(grant: Grant, request: Request, inventory: Inventory) -> tuple[Allowance | None, Objections]:
@@ -107,12 +111,12 @@ def buckets(request: Request) -> Objections:
     """Whether every bucket is where the TPU is: traffic between regions is the bill that grantees really got."""
     region = request.spec.region.upper()
     wrong, unknown = [], []
-    for uri, location in request.bucket_locations.items():
+    for uri, location in request.buckets_elsewhere.items():
         if not location:
             unknown.append(Fault("bucket", uri, "its location may not be read", (region,), region))
-        elif location.upper() != region:
+        else:
             rate = rate_between(request.rates, location, region)
-            problem = sentence(location.upper(), region, request.below.get(uri), rate)
+            problem = sentence(location, region, request.below.get(uri), rate)
             wrong.append(Fault("bucket", uri, problem, (region,), region))
     return Objections(violations=tuple(wrong), unknown=tuple(unknown))
 
@@ -124,8 +128,8 @@ def software(request: Request) -> Objections:
 
 def addresses(request: Request) -> Objections:
     """Whether a slice of several workers does without an external address for each of them."""
-    workers = request.accelerator.hosts
-    if workers == 1 or request.spec.internal_ips:
+    workers = request.billed_addresses
+    if not workers:
         return Objections()
     usd = ADDRESS_USD[request.spec.tier.pool]
     problem = (

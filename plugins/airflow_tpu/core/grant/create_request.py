@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from airflow_tpu.core.catalogue.catalogue import AcceleratorType
+from airflow_tpu.core.catalogue.catalogue import AcceleratorType, Price
 from airflow_tpu.core.catalogue.transfer_rates import Rates, StoredSize
 from airflow_tpu.core.tpu.spec import TPUSpec
 
@@ -21,10 +21,11 @@ class Request:
     :param bucket_locations: location of the bucket behind every ``gs://`` URI of the run, None where unknown.
     :param project_number: number of the project that holds the grant's bucket, None where it may not be read (the
         id alone is compared then).
-    :param paid_reason: why it may cost money, empty to refuse what is not covered.
+    :param paid_reason: the line that accepts what is not covered, empty to refuse it.
     :param owner: digest of the run it is for.
     :param below: size of what is stored below each URI whose bucket is elsewhere, None where it could not be counted.
     :param rates: what a GiB costs between continents; a pair that is missing is unknown.
+    :param price: list price of the TPU, None if none is published.
     """
 
     spec: TPUSpec
@@ -36,3 +37,16 @@ class Request:
     owner: str = ""
     below: Mapping[str, StoredSize | None] = field(default_factory=dict)
     rates: Rates = field(default_factory=dict)
+    price: Price | None = None
+
+    @property
+    def buckets_elsewhere(self) -> Mapping[str, str]:
+        """Location, in capitals, of each bucket that is not in the TPU's region, by URI; empty where it is unknown."""
+        places = {uri: (location or "").upper() for uri, location in self.bucket_locations.items()}
+        return {uri: place for uri, place in places.items() if place != self.spec.region.upper()}
+
+    @property
+    def billed_addresses(self) -> int:
+        """External addresses of a slice; the one of a single worker is what a laptop needs to reach the TPU."""
+        workers = self.accelerator.hosts
+        return 0 if workers == 1 or self.spec.internal_ips else workers

@@ -40,8 +40,10 @@ def _grants_reasons(mapping: Mapping[str, Any], catalogue: Catalogue, grant: Gra
     # Without a runtime version: the form has its own fault of that.
     spec = TPUSpec(grant.project_id, values["zone"], kind.name, "", values["tier"], internal_ips=values["internal_ips"])
     end = now + timedelta(hours=values["deadline_hours"])
+    price = catalogue.price(spec.accelerator_type, spec.zone, spec.tier)
+    request = Request(spec, kind, end, paid_reason=values["allow_paid_reason"], price=price)
     try:
-        authorize(grant, Request(spec, kind, end, paid_reason=values["allow_paid_reason"]), Inventory(), now)
+        authorize(grant, request, Inventory(), now)
     except GrantError as error:
         return error.faults
     return ()

@@ -21,6 +21,8 @@ WAIT = "wait"
 WALK = "walk"
 MAX_DEADLINE_HOURS = 24 * 30
 MAX_PREEMPTIONS = 1000
+MAX_CONSENT_CHARS = 2000
+"""A line of consent may name several URIs."""
 
 WHAT, WHERE, RESULTS, LIMITS = "What to run", "Which TPU", "Where results go", "Limits"
 
@@ -81,6 +83,12 @@ def _runtimes(catalogue: Catalogue) -> list[str]:
     return sorted({catalogue.types[name].default_runtime for name in catalogue.single_host_types()})
 
 
+def _paid_reason(value: Any) -> str:
+    from airflow_tpu.core.request.consent import reason  # read when a form is, not each time a DAG file is parsed
+
+    return reason(text(MAX_CONSENT_CHARS, empty=True)(value))
+
+
 _WHAT: Form = {
     "script": FormField(
         WHAT,
@@ -133,7 +141,7 @@ _WHERE: Form = {
         WHERE,
         "Zone",
         FromCatalogue(_zones, "a zone of the type, by the [price list](tpu-types.md#prices-by-list) or the grant"),
-        "One that the grant names for this type; others need a reason for paid use.",
+        "One that the grant names for this type; others cost money.",
         from_grant="first row",
     ),
     "tier": FormField(
@@ -226,8 +234,9 @@ _LIMITS: Form = {
     "allow_paid_reason": FormField(
         LIMITS,
         "Reason for paid use",
-        Text(lambda value: text(500, empty=True)(value).strip(), "at most 500 characters"),
-        "Empty refuses every TPU that the grant does not cover.",
+        Text(_paid_reason, f"at most {MAX_CONSENT_CHARS} characters"),
+        "Empty refuses what the grant does not cover. The refusal prints the line that accepts it, for you to end with "
+        "a reason: [what, how much, until when](grant.md#paying-on-purpose).",
         "",
     ),
 }

@@ -18,6 +18,7 @@ from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, GrantViolation
 from tests.airflow_tpu.core.grant import two_rows
+from tests.airflow_tpu.core.grant.accepted import completed
 from tests.airflow_tpu.shipped import GENERATIONS
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
@@ -43,6 +44,13 @@ def faults_of(grant: Grant, request: Request, inventory: Inventory = EMPTY, now:
     with pytest.raises(GrantError) as caught:
         authorize(grant, request, inventory, now)
     return {fault.field: fault for fault in caught.value.faults}
+
+
+def accepting(grant: Grant, request: Request, now: datetime = NOW) -> Request:
+    """The request with the line that its refusal prints, as a person completes it."""
+    with pytest.raises(GrantError) as caught:
+        authorize(grant, request, EMPTY, now)
+    return replace(request, paid_reason=completed(caught.value, "the camera-ready is due"))
 
 
 def items(count: int, kind: str = "v2-8", tier: Tier = Tier.ON_DEMAND, **more: Any) -> tuple[InventoryItem, ...]:
@@ -273,9 +281,9 @@ def test_one_worker_may_have_an_address(local_grant: Grant, catalogue: Catalogue
 
 
 def test_addresses_can_be_accepted(local_grant: Grant, catalogue: Catalogue) -> None:
-    """With a reason a slice gets its addresses; the TPU itself stays covered."""
-    more = {"internal_ips": False, "paid_reason": "no VPN here"}
-    permit = authorize(local_grant, request_for(catalogue, "v4-64", "us-central2-b", Tier.SPOT, **more), EMPTY, NOW)
+    """With its bill accepted a slice gets its addresses; the TPU itself stays covered."""
+    request = request_for(catalogue, "v4-64", "us-central2-b", Tier.SPOT, internal_ips=False)
+    permit = authorize(local_grant, accepting(local_grant, request), EMPTY, NOW)
     assert permit.allowance_text == "32 spot v4 chips in us-central2-b"
     assert "NOT FREE: internal_ips = False" in str(permit)
 
@@ -308,34 +316,35 @@ def test_a_runtime_version_that_does_not_run(
     assert "tpu-ubuntu2204-base" in faults["runtime_version"].allowed
 
 
-def test_a_reason_buys_what_is_not_covered(local_grant: Grant, catalogue: Catalogue) -> None:
-    """With a reason the TPU may be created; the permit has no row and says everything that is not free."""
-    request = request_for(catalogue, "v3-8", "us-central1-a", Tier.ON_DEMAND, paid_reason="camera-ready is due")
-    permit = authorize(local_grant, request, Inventory(), NOW)
+def test_an_accepted_bill_buys_what_is_not_covered(local_grant: Grant, catalogue: Catalogue) -> None:
+    """With its bill accepted the TPU may be created; the permit has no row and says everything that is not free."""
+    request = request_for(catalogue, "v3-8", "us-central1-a", Tier.ON_DEMAND)
+    permit = authorize(local_grant, accepting(local_grant, request), Inventory(), NOW)
     assert permit.allowance is None
-    assert permit.paid_reason == "camera-ready is due"
+    assert permit.paid_reason.endswith("because the camera-ready is due")
     assert permit.reasons
     assert "NOT covered" in str(permit)
 
 
 @pytest.mark.parametrize("days_after_the_end", [0, 30])
-def test_a_reason_does_not_bring_the_grant_back(
+def test_an_accepted_bill_does_not_bring_the_grant_back(
     local_grant: Grant, catalogue: Catalogue, days_after_the_end: int
 ) -> None:
     """After the term, a TPU of a granted type is a paid one, and is booked as one."""
     now = local_grant.ends_at + timedelta(days=days_after_the_end)
-    request = on_demand(catalogue, planned_end=now + timedelta(hours=1), paid_reason="the reviewers asked")
-    permit = authorize(local_grant, request, EMPTY, now)
-    assert (permit.allowance, permit.paid_reason) == (None, "the reviewers asked")
+    request = on_demand(catalogue, planned_end=now + timedelta(hours=1))
+    permit = authorize(local_grant, accepting(local_grant, request, now), EMPTY, now)
+    assert permit.allowance is None
+    assert permit.paid_reason.endswith("because the camera-ready is due")
 
 
 def test_a_reason_for_traffic_leaves_the_tpu_covered(local_grant: Grant, catalogue: Catalogue) -> None:
     """Accepting a bucket elsewhere does not make the TPU itself a paid one."""
-    request = on_demand(catalogue, bucket_locations={"gs://a/b": "EU"}, paid_reason="only 2 MB")
-    permit = authorize(local_grant, request, Inventory(), NOW)
+    request = on_demand(catalogue, bucket_locations={"gs://a/b": "EU"})
+    permit = authorize(local_grant, accepting(local_grant, request), Inventory(), NOW)
     assert permit.allowance_text == "5 on-demand v2-8 devices in us-central1-f"
     assert "NOT FREE" in str(permit)
-    assert "only 2 MB" in str(permit)
+    assert "the camera-ready is due" in str(permit)
 
 
 def test_a_reason_is_not_used_where_all_is_covered(local_grant: Grant, catalogue: Catalogue) -> None:

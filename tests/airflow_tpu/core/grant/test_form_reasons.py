@@ -83,7 +83,12 @@ def test_a_run_across_the_end(local: tuple[Catalogue, Grant]) -> None:
         {"zone": "mars"},
         {"tier": "free", "zone": "us-central1-a"},
         {"deadline_hours": "soon", "zone": "us-central1-a"},
-        {"script": "/x", "zone": "us-central1-b", "allow_paid_reason": "it is due"},
+        {
+            "script": "/x",
+            "zone": "us-central1-b",
+            "allow_paid_reason": "at most 200 USD a run until 2026-12-20T00:00Z for spot v2-8 in us-central1-b of "
+            "local-project because it is due",
+        },
     ],
     ids=str,
 )
