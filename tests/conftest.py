@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.airflow_tpu.identities import AIRFLOW
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Airflow reads its configuration when it is first imported, so this cannot wait for a fixture.
@@ -19,6 +21,7 @@ os.environ.update(
     AIRFLOW__CORE__DAGS_FOLDER=str(ROOT / "dags"),
     AIRFLOW__CORE__PLUGINS_FOLDER=str(ROOT / "plugins"),
     AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{_HOME.name}/airflow.db",
+    AIRFLOW_VAR_AIRFLOW_TPU_IDENTITY=AIRFLOW,
     AIRFLOW__AIRFLOW_TPU__GRANT="local.yaml",
     AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS="240",
     AIRFLOW__AIRFLOW_TPU__EVENT_HOLD_SECONDS="0.1",

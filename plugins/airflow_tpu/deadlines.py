@@ -14,6 +14,7 @@ from typing import Any
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
+from airflow_tpu.core.tpu.identity import VARIABLE, checked
 from airflow_tpu.core.tpu.labels import RunKey
 
 LADDER = tuple(dt.timedelta(hours=hours) for hours in (1, 6, 12, 24, 48, 96, 24 * 7, 24 * 14, 24 * 30))
@@ -50,12 +51,16 @@ async def end_overdue(gcp_conn_id: str, context: Mapping[str, Any]) -> str:
     :return: what was done, in words.
     """
     run = context["dag_run"]
-    return await asyncio.to_thread(_end_overdue, gcp_conn_id, RunKey(run["dag_id"], run["dag_run_id"]))
+    return await asyncio.to_thread(_end_overdue, gcp_conn_id, run["dag_id"], run["dag_run_id"])
 
 
-def _end_overdue(gcp_conn_id: str, key: RunKey) -> str:
+def _end_overdue(gcp_conn_id: str, dag_id: str, run_id: str) -> str:
+    from airflow_tpu.clients import airflow_state
     from airflow_tpu.lifecycle.connections import Connections
     from airflow_tpu.lifecycle.release import end_overdue
     from airflow_tpu.lifecycle.run_context import GrantContext
 
-    return end_overdue(GrantContext(Connections(gcp_conn_id)), key)
+    found = airflow_state.variable(VARIABLE)
+    if found is None:
+        return f"the identity of this Airflow (Variable {VARIABLE}) could not be read: {run_id} is left to the reaper"
+    return end_overdue(GrantContext(Connections(gcp_conn_id)), RunKey(checked(found), dag_id, run_id))

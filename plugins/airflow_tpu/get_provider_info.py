@@ -97,6 +97,10 @@ def _habits() -> dict[str, dict[str, Any]]:
             "30",
             settings.DEFAULT_RETRY_SECONDS,
         ),
+        "airflow_name": _option(
+            "What people call this Airflow, in the messages of other Airflows that use the same project and bucket.",
+            "nightly on Composer",
+        ),
         "failure_notifiers": _option(
             "Recipients of failures and notices, connection:target separated by commas: an SMTP connection and "
             "an e-mail address, a Slack connection and a channel, or a Slack webhook's connection alone. The "

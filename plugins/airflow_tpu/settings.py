@@ -86,16 +86,18 @@ def retry_seconds() -> float:
     return float(_option("retry_seconds") or DEFAULT_RETRY_SECONDS)
 
 
+def airflow_name() -> str:
+    """Return what people call this Airflow: option ``airflow_name``, empty if it has no name."""
+    return _option("airflow_name").strip()
+
+
 def failure_notifiers() -> list[str]:
     """Return the recipients of failures: option ``failure_notifiers``, ``connection:target`` separated by commas."""
     return [entry.strip() for entry in _option("failure_notifiers").split(",") if entry.strip()]
 
 
 def airflow_address() -> str:
-    """Return the address of this Airflow, ``[api] base_url``, empty if it has none.
-
-    It also distinguishes Airflows that share a bucket.
-    """
+    """Return the address of this Airflow, ``[api] base_url``, empty if it has none."""
     from airflow.sdk.configuration import conf
 
     return str(conf.get("api", "base_url", fallback="") or "")

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import psutil
 
 from airflow_tpu.core.run.run_record import RUN_RECORD_FORM
+from airflow_tpu.core.tpu.identity import VARIABLE
 from airflow_tpu.core.tpu.labels import RunKey
 from localcloud.testing import BackgroundCloud, eventually
 from localcloud.tpu_api.audit import entries
@@ -168,7 +169,8 @@ class TrainingRun:
     @property
     def key(self) -> RunKey:
         """What every name is derived from."""
-        return RunKey(self.dag, self.name)
+        airflow = self.client.call(f"/api/v2/variables/{VARIABLE}")["value"]
+        return RunKey(airflow, self.dag, self.name)
 
     def starts(self) -> list[str]:
         """Every copy of the training that has ever begun."""

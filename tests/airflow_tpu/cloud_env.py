@@ -34,19 +34,24 @@ from airflow_tpu.lifecycle.waits.polling import PollPolicy
 from airflow_tpu.lifecycle.waits.reachability import Access
 from airflow_tpu.lifecycle.waits.target import Target
 from airflow_tpu.stores.grant_stores import Stores
+from airflow_tpu.stores.grants import SHARED
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.reservations import ReservationStore
 from airflow_tpu.stores.runs import RunStore
 from localcloud.testing import TIMEOUT, BackgroundCloud, eventually
+from tests.airflow_tpu.identities import AIRFLOW
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 BUCKET = "trc-local"
 ROOT = f"gs://{BUCKET}/{DEFAULT_PREFIX}"
 """Where the grant of the local cloud puts its stores: a test and the tasks it runs see the same ones."""
 
+SHARED_ROOT = f"gs://{BUCKET}/{SHARED}/local-project"
+"""Where it puts what all prefixes of the bucket share."""
+
 ZONE = "us-central1-f"
 PARENT = f"projects/local-project/locations/{ZONE}"
-KEY = RunKey("tpu_train", "manual__2026-01-01T00:00:00+00:00")
+KEY = RunKey(AIRFLOW, "tpu_train", "manual__2026-01-01T00:00:00+00:00")
 QUICK = CallTiming(answer=60.0, retry=120.0, pause=0.02)
 """Try again soon, but never because the machine is slow: a call that is made twice would be counted twice."""
 BRIEF = replace(QUICK, retry=0.3)
@@ -119,7 +124,7 @@ class CloudEnv:
     @property
     def reservations(self) -> ReservationStore:
         """What runs have taken from the grant."""
-        return ReservationStore(self.storage, ROOT)
+        return ReservationStore(self.storage, SHARED_ROOT)
 
     @property
     def access(self) -> Access:
@@ -134,7 +139,7 @@ class CloudEnv:
     @property
     def stores(self) -> Stores:
         """All of them."""
-        return Stores.below(self.storage, ROOT)
+        return Stores.below(self.storage, ROOT, SHARED_ROOT)
 
     def provisioner(self, client: TPUClient, order: Order, record: RunRecord) -> Provisioner:
         """What ensures a TPU."""

@@ -24,8 +24,9 @@ from airflow_tpu.errors import GrantViolation
 from airflow_tpu.hooks.artifacts import ArtifactsHook
 from airflow_tpu.lifecycle.order import Order
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
-from airflow_tpu.stores.grants import load_catalogue, load_grant, store_root
+from airflow_tpu.stores.grants import load_catalogue, load_grant, shared_root
 from airflow_tpu.stores.reservations import ReservationStore
+from tests.airflow_tpu.identities import AIRFLOW
 
 NOBODY = ProjectSnapshot((), (), ())
 """What the API shows: nobody's TPU yet, so that only the reservations tell one run of another."""
@@ -53,13 +54,13 @@ class Requests:
 
 def store() -> ReservationStore:
     """The store as one process has it: a connection of its own; it tries again at once."""
-    return ReservationStore(ArtifactsHook(), store_root(load_grant()), pause=0.05)
+    return ReservationStore(ArtifactsHook(), shared_root(load_grant()), pause=0.05)
 
 
 def take(mine: ReservationStore, order: Order, run: str) -> Answer:
     """Do what the lease task of a run does."""
     now = dt.datetime.now(dt.UTC)
-    record = RunRecord(RunKey("tpu_train", run), Lease("token", now + dt.timedelta(hours=1)), order.spec.zone)
+    record = RunRecord(RunKey(AIRFLOW, "tpu_train", run), Lease("token", now + dt.timedelta(hours=1)), order.spec.zone)
     try:
         order.reserve(mine, NOBODY, record, now)
     except GrantViolation as refusal:

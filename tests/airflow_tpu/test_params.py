@@ -16,6 +16,7 @@ from airflow_tpu.lifecycle.connections import Connections
 from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.params import train_params
 from airflow_tpu.stores.grants import load_catalogue, load_grant
+from tests.airflow_tpu.identities import AIRFLOW
 
 
 def dump(params: dict[str, Param]) -> dict[str, object]:
@@ -123,4 +124,4 @@ def test_the_form_offers_the_zones_of_the_grant(tmp_path: Path, monkeypatch: pyt
     assert "us-south9-z" in params["zone"].schema["enum"]
     assert (params["zone"].resolve(), params["accelerator_type"].resolve()) == ("us-south9-z", "v5litepod-1")
     form = {**dump(params), "script": "hello.py"}
-    assert RunContext(RunKey("tpu_train", "r"), form, Connections()).conf.zone == "us-south9-z"
+    assert RunContext(RunKey(AIRFLOW, "tpu_train", "r"), form, Connections()).conf.zone == "us-south9-z"

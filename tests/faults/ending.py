@@ -6,6 +6,7 @@ import json
 
 from airflow_tpu.core.ledger.events import Closed, Opened, TimeSource, event_from_bytes
 from airflow_tpu.lifecycle.reap import reap
+from tests.airflow_tpu.identities import AIRFLOW
 from tests.faults.project import RUNS, Project
 
 ROUND = 900.0
@@ -25,7 +26,7 @@ def settle(project: Project) -> None:
     project.cloud.faults.clear()
     project.states = dict.fromkeys(RUNS, "failed")
     for _ in range(4):
-        project.start("reaper", lambda at: reap(at.grant, lambda *_: "failed"))
+        project.start("reaper", lambda at: reap(at.grant, lambda *_: "failed", AIRFLOW))
         project.together(ROUND)
     left = [one.node_id for one in project.living()]
     assert not left, project.story(f"lives on: {left}")
@@ -36,7 +37,7 @@ def settle(project: Project) -> None:
     keeps = {name: text for name, (_, text) in project.bucket.objects.items()}
     runs = [name for name in keeps if name.startswith("trc/leases/")]
     assert not runs, project.story(f"leases are left: {runs}")
-    reserved = json.loads(keeps.get("trc/reservations.json", '{"entries": []}'))["entries"]
+    reserved = json.loads(keeps.get("airflow-tpu-shared/local-project/reservations.json", '{"entries": []}'))["entries"]
     assert not reserved, project.story(f"still reserved: {reserved}")
     _compare(project, keeps)
 

@@ -24,6 +24,7 @@ from localcloud.rules.errors import CloudError
 from localcloud.rules.settings import Latencies
 from localcloud.tpu_api.dispatcher import CallDispatcher
 from localcloud.virtual_cloud import make_virtual_cloud
+from tests.airflow_tpu.identities import AIRFLOW
 from tests.airflow_tpu.shipped import GENERATIONS
 from tests.faults.virtual_context import BUCKET, EXPECTED, ZONE, VirtualContext
 from tests.faults.virtual_processes import Process
@@ -33,7 +34,7 @@ PARENT = f"projects/local-project/locations/{ZONE}"
 DEVICES = 2
 """What the grant has: one less than there are runs."""
 
-RUNS = tuple(RunKey("tpu_train", f"run {number}") for number in range(DEVICES + 1))
+RUNS = tuple(RunKey(AIRFLOW, "tpu_train", f"run {number}") for number in range(DEVICES + 1))
 REAL = Latencies(
     registering=2.0, waiting=30.0, creating=40.0, failing=70.0, deleting=20.0, suspending=10.0, changing=5.0
 )
@@ -178,7 +179,7 @@ class Project:
 
     def state_of(self, dag_id: str, run_id: str) -> str | None:
         """State of a DAG run at this moment, as Airflow would tell it."""
-        return self.states[RunKey(dag_id, run_id)]
+        return self.states[RunKey(AIRFLOW, dag_id, run_id)]
 
     # -- what is known at any moment -------------------------------------------------------------------------------
 
@@ -210,7 +211,7 @@ class Project:
         self._held, self._reserved = held, reserved
 
     def _reservations(self) -> list[dict[str, Any]]:
-        text = self.bucket.objects.get("trc/reservations.json", (0, '{"entries": []}'))[1]
+        text = self.bucket.objects.get("airflow-tpu-shared/local-project/reservations.json", (0, '{"entries": []}'))[1]
         entries: list[dict[str, Any]] = json.loads(text)["entries"]
         return entries
 

@@ -11,6 +11,7 @@ from airflow_tpu.core.ledger.events import Closed, EndReason, TimeSource, event_
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.errors import GrantViolation
 from airflow_tpu.lifecycle.reap import reap
+from tests.airflow_tpu.identities import AIRFLOW
 from tests.faults import tasks
 from tests.faults.ending import settle
 from tests.faults.project import DEVICES, PARENT, RUNS, Project
@@ -60,7 +61,7 @@ def kill(project: Project) -> None:
 
 def reaper(project: Project) -> None:
     """A round of the reaper from its first request to its last."""
-    process = project.start("reaper", lambda at: reap(at.grant, project.state_of))
+    process = project.start("reaper", lambda at: reap(at.grant, project.state_of, AIRFLOW))
     project.together(POLL * 8)
     assert process.ended
 
@@ -236,7 +237,7 @@ def test_processes_end_in_an_order_of_their_own(project: Project) -> None:
     held, project.states[RUN] = project.runs[-1], "failed"
     project.start("teardown", lambda at: tasks.end(at, RUN))
     project.start("on_kill", lambda at: tasks.kill(at, held.key, held.lease.token))
-    project.start("reaper", lambda at: reap(at.grant, project.state_of))
+    project.start("reaper", lambda at: reap(at.grant, project.state_of, AIRFLOW))
     project.together(BOOTED)
     assert project.processes == []
     (event,) = closed(project)
@@ -294,7 +295,7 @@ def test_the_reaper_sees_what_no_list_shows(project: Project, queued: bool) -> N
     reaper(project)
     assert (len(project.living()), closed(project)) == (1, [])
     assert project.record(RUN) is not None
-    assert RUN.digest in project.bucket.objects["trc/reservations.json"][1]
+    assert RUN.digest in project.bucket.objects["airflow-tpu-shared/local-project/reservations.json"][1]
     project.states[RUN] = "failed"
     reaper(project)
     assert project.living() == []

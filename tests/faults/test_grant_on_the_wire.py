@@ -20,6 +20,7 @@ from airflow_tpu.lifecycle.create import Provisioner
 from airflow_tpu.lifecycle.order import Order
 from localcloud.tpu_api.dispatcher import CallDispatcher
 from localcloud.virtual_cloud import VirtualCloud, make_virtual_cloud
+from tests.airflow_tpu.identities import AIRFLOW
 from tests.airflow_tpu.shipped import GENERATIONS
 from tests.faults.virtual_context import BUCKET, VirtualContext
 from tests.faults.virtual_processes import Process
@@ -30,7 +31,7 @@ CHIPS = {"v2-8": 4, "v6e-1": 1, "v6e-4": 4, "v6e-8": 8}
 HOMES = {"v2": ("europe-west4-a", "us-central1-f"), "v6e": ("europe-west4-a", "us-east1-d")}
 """Zones that offer a generation; europe-west4-a has both, so that their rows are beside one another."""
 
-KEY = RunKey("tpu_train", "the run")
+KEY = RunKey(AIRFLOW, "tpu_train", "the run")
 SPOT, ON_DEMAND = "spot", "on-demand"
 
 

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.lifecycle.reap import reap
+from tests.airflow_tpu.identities import AIRFLOW
 from tests.faults import tasks
 from tests.faults.ending import settle
 from tests.faults.project import RUNS, Project
@@ -114,7 +115,7 @@ class Interleavings(RuleBasedStateMachine):
     @rule(steps=MANY)
     def reaper(self, steps: int) -> None:
         """A round of the reaper starts, also beside another one."""
-        self._begin("reaper", steps, lambda at: reap(at.grant, self.project.state_of))
+        self._begin("reaper", steps, lambda at: reap(at.grant, self.project.state_of, AIRFLOW))
 
     @precondition(lambda self: self._has_room() and self.project.runs)
     @rule(age=st.integers(0, 3), steps=AFEW)

@@ -1,8 +1,12 @@
-"""What Airflow says: the states of a run's tasks, connections, Variables."""
+"""What Airflow says and keeps: the states of a run's tasks, connections, Variables."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from airflow_tpu.errors import TransientError
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -53,3 +57,52 @@ def variable(key: str) -> object:
     from airflow.sdk import Variable
 
     return Variable.get(key, default=None)
+
+
+class AirflowVariables:
+    """The Variables of this Airflow, as a task may use them; the last write of a key counts."""
+
+    def get(self, key: str) -> str | None:
+        """Value of a Variable, None if there is none, or if the API server did not answer (Airflow 3.3.2)."""
+        found = variable(key)
+        return None if found is None else str(found)
+
+    def put(self, key: str, value: str, description: str) -> None:
+        """Write a Variable.
+
+        :raises TransientError: Airflow did not answer.
+        """
+        from airflow.sdk import Variable
+
+        with _answers(key):
+            Variable.set(key, value, description)
+
+    def keys(self, prefix: str) -> list[str]:
+        """Keys of the Variables in the metadata database that begin so.
+
+        :raises TransientError: Airflow did not answer.
+        """
+        from airflow.sdk import Variable
+
+        with _answers(prefix):
+            return list(Variable.keys(prefix))
+
+    def remove(self, key: str) -> None:
+        """Remove a Variable; removing a missing one succeeds.
+
+        :raises TransientError: Airflow did not answer.
+        """
+        from airflow.sdk import Variable
+
+        with _answers(key):
+            Variable.delete(key)
+
+
+@contextmanager
+def _answers(key: str) -> Iterator[None]:
+    from airflow.sdk.exceptions import AirflowRuntimeError
+
+    try:
+        yield
+    except AirflowRuntimeError as error:
+        raise TransientError(f"Airflow could not read or write its Variable {key}: {error}; try again") from error

@@ -17,6 +17,7 @@ from airflow_tpu.core.grant.project_identity import identity_warnings
 from airflow_tpu.errors import ConfigError, GrantError
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 from airflow_tpu.lifecycle.run_context import conf_mapping
+from airflow_tpu.lifecycle.sharing.identity import introduce
 from airflow_tpu.lifecycle.training.launch import build_bundle
 
 if TYPE_CHECKING:
@@ -34,13 +35,14 @@ def take_lease(run: RunContext, holder: Holder) -> RunRecord:
 
     :param run: clients and stores.
     :param holder: the DAG run that takes it.
-    :raises LeaseHeld: a DAG run of the same ids in another Airflow that shares the bucket has it.
+    :raises LeaseHeld: another DAG run of the same ids has it.
     :raises GrantError: the grant has no room; a run that never asked for a TPU gives the lease back.
     """
     # Whatever can fail without a trace comes before the lease.
     order, now = run.request.order(), run.clock.now()
     snapshot = run.clients.tpu.run(take_snapshot)
     deadline = run.request.deadline(holder.started_at or now)
+    introduce(run, run.key.airflow)
     record = run.stores.runs.acquire(run.key, run.conf.zone, deadline, holder)
     log.info("lease of %s until %s: %s", record.key.name, record.lease.expires_at, run.stores.runs.uri(run.key))
     try:

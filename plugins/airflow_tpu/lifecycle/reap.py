@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.core.run.expiry import LeaseState
+from airflow_tpu.core.tpu.identity import Airflows
 from airflow_tpu.errors import LedgerError
 from airflow_tpu.lifecycle.ends.expired import Reaped, delete_expired, note, what_is_left, with_unlisted
 from airflow_tpu.lifecycle.ends.forgotten import close_forgotten, forget_runs, release_forgotten
@@ -27,12 +28,12 @@ RunState = Callable[[str, str], str | None]
 """State of a DAG run by its ids: empty when there is no such run, None when Airflow could not be asked."""
 
 
-def reap(grant: GrantContext, run_state: RunState, here: str = "") -> Reaped:
-    """One round: delete every TPU of ours that has no right left, in all zones, and tidy what runs have left behind.
+def reap(grant: GrantContext, run_state: RunState, airflow: str) -> Reaped:
+    """One round: delete every TPU of this Airflow that has no right left, in all zones, and tidy what runs have left.
 
     :param grant: clients and stores.
     :param run_state: asks Airflow for the state of a DAG run.
-    :param here: address of this Airflow, empty if it is unknown.
+    :param airflow: identity of this Airflow; what carries another one, or none, is reported and never touched.
     :raises LedgerError: grant or bucket could not be read; what has expired was deleted all the same.
     :raises TransientError: something could not be deleted, or a zone did not answer.
     """
@@ -44,10 +45,11 @@ def reap(grant: GrantContext, run_state: RunState, here: str = "") -> Reaped:
         snapshot = tpu.run(lambda client: with_unlisted(client, snapshot, opened.values))
         reserved = stores.reservations.readable()
         listed = stores.runs.listed()
-        states = states_of(listed, run_state, here)
+        states = states_of(listed, run_state, airflow)
+        airflows = Airflows(airflow, stores.airflows.known())
     except cloud_failures() as error:
-        _reap_by_labels(grant, snapshot, error)
-    done = tpu.run(lambda client: delete_expired(client, snapshot, states))
+        _reap_by_labels(grant, snapshot, airflow, error)
+    done = tpu.run(lambda client: delete_expired(client, snapshot, states, airflows))
     done.unknown = [*opened.unknown, *listed.unknown]
     note(stores, done)
     left = tpu.run(lambda client: what_is_left(client, snapshot, done))
@@ -58,8 +60,8 @@ def reap(grant: GrantContext, run_state: RunState, here: str = "") -> Reaped:
     return done
 
 
-def _reap_by_labels(grant: GrantContext, snapshot: ProjectSnapshot, error: Exception) -> NoReturn:
-    done = grant.clients.tpu.run(lambda client: delete_expired(client, snapshot, None))
+def _reap_by_labels(grant: GrantContext, snapshot: ProjectSnapshot, airflow: str, error: Exception) -> NoReturn:
+    done = grant.clients.tpu.run(lambda client: delete_expired(client, snapshot, None, Airflows(airflow)))
     done.tell()
     raise LedgerError(
         f"{len(done.deleted)} TPU(s) were deleted because the expiry on their label is over; the others were left "
@@ -67,23 +69,21 @@ def _reap_by_labels(grant: GrantContext, snapshot: ProjectSnapshot, error: Excep
     ) from error
 
 
-def lease_states(runs: RunStore, run_state: RunState, here: str = "") -> dict[str, LeaseState]:
+def lease_states(runs: RunStore, run_state: RunState, airflow: str) -> dict[str, LeaseState]:
     """Every lease of the bucket with the state of its DAG run (:func:`states_of`)."""
-    return states_of(runs.listed(), run_state, here)
+    return states_of(runs.listed(), run_state, airflow)
 
 
-def states_of(listed: Contents[RunRecord], run_state: RunState, here: str = "") -> dict[str, LeaseState]:
+def states_of(listed: Contents[RunRecord], run_state: RunState, airflow: str) -> dict[str, LeaseState]:
     """Leases with the states of their DAG runs; a run whose record cannot be read is left alone.
 
     :param listed: every run record of the bucket.
     :param run_state: asks Airflow for the state of a DAG run.
-    :param here: address of this Airflow. What another one holds is not ours to judge: it may have a run of the same
-        ids, or none, and says nothing of the other's. Its TPU goes when its own lease ends.
+    :param airflow: identity of this Airflow: it knows nothing of another one's runs, not even that they are over.
     """
     found = left_alone(listed.unknown)
     for record in listed.values:
-        elsewhere = record.lease.holder.where if record.lease.holder is not None else ""
-        foreign = bool(here and elsewhere and elsewhere != here)
-        state = None if foreign else run_state(record.key.dag_id, record.key.run_id)
+        is_ours = record.key.airflow == airflow
+        state = run_state(record.key.dag_id, record.key.run_id) if is_ours else None
         found[record.key.digest] = LeaseState(record.key.digest, record.lease.expires_at, state, record.lease.token)
     return found

@@ -196,7 +196,7 @@ def end_overdue(grant: GrantContext, key: RunKey) -> str:
 
 async def _end_by_label(client: TPUClient, key: RunKey, now: dt.datetime) -> str:
     snapshot = await take_snapshot(client)
-    if not select_expired(snapshot.all_ours(key), None, now):
+    if not select_expired(key.airflow, snapshot.all_ours(key), None, now):
         return f"nothing of {key.name} has passed the expiry on its label"
     done = await delete_seen(client, snapshot, key)
     done.check()

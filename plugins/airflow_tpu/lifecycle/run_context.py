@@ -16,7 +16,7 @@ from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.lifecycle.run_request import RunRequest
 from airflow_tpu.stores.grant_stores import Stores
-from airflow_tpu.stores.grants import load_catalogue, load_grant, store_root
+from airflow_tpu.stores.grants import load_catalogue, load_grant, shared_root, store_root
 from airflow_tpu.stores.models import ModelStore
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class GrantContext:
 
         :raises ConfigError: the grant, which names the bucket, cannot be read.
         """
-        return Stores.below(self.clients.storage, store_root(self.grant), self.clock)
+        return Stores.below(self.clients.storage, store_root(self.grant), shared_root(self.grant), self.clock)
 
 
 class RunContext(GrantContext):

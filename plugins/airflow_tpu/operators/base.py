@@ -82,10 +82,11 @@ class CloudTPUBaseOperator(BaseOperator):
     def run_context(self, context: Context) -> RunContext:
         """The run of the running task, through this operator's connections."""
         from airflow_tpu.lifecycle.connections import Connections
-        from airflow_tpu.lifecycle.run_context import RunContext
+        from airflow_tpu.lifecycle.run_context import GrantContext, RunContext
+        from airflow_tpu.lifecycle.sharing.identity import this_airflow
 
         connections = Connections(self.gcp_conn_id, self.ssh_conn_id, self.impersonation_chain)
-        return RunContext(run_key(context), self.conf, connections)
+        return RunContext(run_key(context, this_airflow(GrantContext(connections))), self.conf, connections)
 
     def waiting(self) -> Waiting:
         """How this task waits: briefly in its worker, or to the end when it may not defer."""
@@ -185,8 +186,12 @@ def in_thread(work: Callable[[], object], seconds: float) -> None:
     thread.join(seconds)
 
 
-def run_key(context: Context) -> RunKey:
-    """Key of the running task: every task of the run derives the same names from it."""
+def run_key(context: Context, airflow: str) -> RunKey:
+    """Key of the running task: every task of the run derives the same names from it.
+
+    :param context: Airflow's.
+    :param airflow: identity of this Airflow.
+    """
     instance = context["ti"]
     index = instance.map_index
-    return RunKey(instance.dag_id, instance.run_id, -1 if index is None else index)
+    return RunKey(airflow, instance.dag_id, instance.run_id, -1 if index is None else index)

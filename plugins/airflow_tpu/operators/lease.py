@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu import settings
 from airflow_tpu.consequences import NOTHING_CREATED, stated
 from airflow_tpu.core.run.run_record import Holder
 from airflow_tpu.operators.base import CloudTPUBaseOperator
@@ -20,7 +19,7 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
     taken from the grant here, so that of two runs that ask in the same second only one gets the last of them.
 
     :return: name of the run and when its lease ends.
-    :raises LeaseHeld: a DAG run of the same ids in another Airflow that shares the bucket has it.
+    :raises LeaseHeld: another DAG run of the same ids has it.
     """
 
     @stated(NOTHING_CREATED)
@@ -34,4 +33,4 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
 
 def _holder(context: Context) -> Holder:
     run = context["dag_run"]
-    return Holder(run.start_date, run.clear_number or 0, settings.airflow_address())
+    return Holder(run.start_date, run.clear_number or 0)

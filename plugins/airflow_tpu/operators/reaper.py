@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu import settings
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
@@ -13,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class CloudTPUReaperOperator(CloudTPUBaseOperator):
-    """Delete every TPU of ours whose lease has ended or whose DAG run is over, in all zones.
+    """Delete every TPU of this Airflow whose lease has ended or whose DAG run is over, in all zones.
 
-    What is not ours is reported and never touched. One failed delete does not stop the others; the task fails at the
-    end, so that the failure is noticed.
+    What is another Airflow's, or of unknown origin, is reported and never touched. One failed delete does not stop the
+    others; the task fails at the end, so that the failure is noticed.
 
     The grant is only asked where the leases are: one that has ended stops nothing. Where it, or the bucket, cannot be
     read, the expiry on each TPU's own label decides.
@@ -38,7 +37,8 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
         """One round."""
         from airflow_tpu.lifecycle.reap import reap
 
-        return reap(self.run_context(context), _run_state, settings.airflow_address()).to_json()
+        run = self.run_context(context)
+        return reap(run, _run_state, run.key.airflow).to_json()
 
 
 def _run_state(dag_id: str, run_id: str) -> str | None:

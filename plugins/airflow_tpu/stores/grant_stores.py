@@ -1,4 +1,4 @@
-"""The stores that the life of a TPU goes through, all below one prefix."""
+"""The stores that the life of a TPU goes through, in one bucket."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.clock import WALL, Clock
+from airflow_tpu.stores.airflows import AirflowStore
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.reservations import ReservationStore
 from airflow_tpu.stores.runs import RunStore
@@ -20,18 +21,27 @@ class Stores:
 
     :param runs: a record for each run, with its lease.
     :param ledger: what was used.
-    :param reservations: what runs have taken from the grant.
+    :param reservations: what runs have taken from the grant, whatever their prefix.
+    :param airflows: the Airflows that use the bucket.
     """
 
     runs: RunStore
     ledger: LedgerStore
     reservations: ReservationStore
+    airflows: AirflowStore
 
     @classmethod
-    def below(cls, storage: ArtifactsHook, root: str, clock: Clock = WALL) -> Stores:
-        """The stores below ``gs://bucket/prefix``."""
+    def below(cls, storage: ArtifactsHook, root: str, shared: str, clock: Clock = WALL) -> Stores:
+        """The stores of a grant.
+
+        :param storage: Cloud Storage.
+        :param root: ``gs://bucket/prefix``, for what belongs to one prefix.
+        :param shared: what all prefixes of the bucket share (:func:`airflow_tpu.stores.grants.shared_root`).
+        :param clock: where the stores take the time from.
+        """
         return cls(
             runs=RunStore(storage, root, clock=clock),
             ledger=LedgerStore(storage, root, clock=clock),
-            reservations=ReservationStore(storage, root, clock=clock),
+            reservations=ReservationStore(storage, shared, clock=clock),
+            airflows=AirflowStore(storage, shared, clock=clock),
         )

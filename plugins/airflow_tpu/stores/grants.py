@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from airflow_tpu.hooks.artifacts import ArtifactsHook
 
 
+SHARED = "airflow-tpu-shared"
+"""Folder of a bucket that no prefix separates: names of Airflows, and what is reserved of the project's grant."""
+
 VARIABLE = "variable:"
 """How ``[airflow_tpu] grant`` begins when it names an Airflow Variable."""
 
@@ -139,6 +142,11 @@ def amounts_elsewhere(
 def store_root(grant: Grant) -> str:
     """``gs://bucket/prefix`` under which leases and the ledger live."""
     return f"gs://{grant.bucket}/{grant.prefix}"
+
+
+def shared_root(grant: Grant) -> str:
+    """Where the Airflows that use a bucket for one project keep what they share, whatever their prefixes."""
+    return f"gs://{grant.bucket}/{SHARED}/{grant.project_id}"
 
 
 def _yaml(name: str, text: str) -> Any:

@@ -87,7 +87,8 @@ class ModelStore(Store):
         :return: objects and bytes removed; nothing if the manifest's place is not named after its run.
         """
         run_uri = manifest.artifacts_uri.rpartition("/")[0]
-        key = RunKey(str(manifest.origin.get("dag_id")), str(manifest.origin.get("run_id")))
+        airflow, dag_id, run_id = (str(manifest.origin.get(part)) for part in ("airflow", "dag_id", "run_id"))
+        key = RunKey(airflow, dag_id, run_id)
         if not run_uri.endswith(f"/{key.name}"):  # a manifest from a bucket may say anything
             return 0, 0
         bucket = run_uri.removeprefix("gs://").partition("/")[0]

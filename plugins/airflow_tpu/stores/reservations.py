@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReservationStore(Store):
-    """``gs://bucket/prefix/reservations.json``, replaced only at the generation it was read at.
+    """``reservations.json`` in the shared folder of a bucket, replaced only at the generation it was read at.
 
     :param tries: how often a change is tried. Cloud Storage takes about one write a second to one object, so fifty
         runs that start together need a minute.

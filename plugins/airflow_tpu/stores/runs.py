@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.core.run.expiry import LeaseState
 from airflow_tpu.core.run.run_record import RUN_RECORD_FORM, Holder, Lease, RunRecord
+from airflow_tpu.core.tpu.identity import VARIABLE
 from airflow_tpu.core.tpu.labels import DIGEST_LENGTH
 from airflow_tpu.errors import DamagedObject, LeaseHeld, LeaseLost
 from airflow_tpu.stores.store import Contents, Store
@@ -32,7 +33,7 @@ class RunStore(Store):
         """Take the lease, or take it again with a new token: older attempts are fenced off from now on.
 
         :param holder: which DAG run takes it.
-        :raises LeaseHeld: another DAG run of the same ids, in another Airflow, has it.
+        :raises LeaseHeld: another DAG run of the same ids has it.
         :raises TransientError: too many others wrote the object at the same time.
         """
         token = uuid.uuid4().hex[:16]
@@ -51,8 +52,9 @@ class RunStore(Store):
         return (
             f"{key.dag_id} {key.run_id} is running already: {lease.holder} holds its lease until "
             f"{lease.expires_at:%Y-%m-%d %H:%M} UTC. Wait until that run is over, or give this "
-            f"one an id of its own. If its Airflow no longer exists, delete {self.uri(key)} and clear this task: the "
-            "run takes its TPU over."
+            f"one an id of its own. If it was deleted, delete {self.uri(key)} and clear this task: the run takes its "
+            "TPU over. If it belongs to the Airflow of whose database this one is a copy, delete the Variable "
+            f"{VARIABLE} here: this Airflow then gets an identity of its own."
         )
 
     def read(self, key: RunKey) -> RunRecord:

@@ -11,18 +11,21 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
+from airflow_tpu.clients import airflow_state
 from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.clients.tpu_retry import CallTiming
 from airflow_tpu.core.ledger.events import ROOT, Closed, Opened, event_at, is_event, node_id_of
 from airflow_tpu.core.ledger.usage import Usage, fold
+from airflow_tpu.core.tpu.identity import VARIABLE, Airflows, KnownAirflow, checked
 from airflow_tpu.errors import UnreadableObject
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, take_snapshot
+from airflow_tpu.stores.airflows import AirflowStore
 from airflow_tpu.stores.documents import Document, content_of, reader
-from airflow_tpu.stores.grants import load_catalogue, load_grant, store_root
+from airflow_tpu.stores.grants import load_catalogue, load_grant, shared_root, store_root
 from airflow_tpu.stores.parallel_reads import read_many
 from airflow_tpu.stores.runs import RunStore, left_alone
-from airflow_tpu.ui.snapshot import GRANT, LEDGER, LIVE_TPUS, RECORDS, Snapshot
+from airflow_tpu.ui.snapshot import GRANT, IDENTITY, LEDGER, LIVE_TPUS, NAMES, RECORDS, Snapshot
 
 if TYPE_CHECKING:
     from airflow_tpu.core.grant.grant import Grant
@@ -75,7 +78,7 @@ class LedgerReader:
 
 
 class Loader:
-    """Reads the four sources, each on its own: one that fails leaves the others standing.
+    """Reads the sources, each on its own: one that fails leaves the others standing.
 
     :param gcp_conn_id: connection to the Cloud TPU API and Cloud Storage.
     """
@@ -90,16 +93,19 @@ class Loader:
         problems: dict[str, str] = {}
         grant = _attempt(GRANT, load_grant, problems)
         project = _attempt(LIVE_TPUS, self._project, problems)
+        own = _attempt(IDENTITY, _own_identity, problems)
         if grant is None:
             missing = "the grant names the bucket, and it could not be read"
-            return Snapshot(now, None, project, problems={**problems, RECORDS: missing, LEDGER: missing})
+            problems |= {RECORDS: missing, LEDGER: missing}
+            return Snapshot(now, None, project, problems=problems, airflows=Airflows(own))
         records = _attempt(RECORDS, lambda: self._records(grant), problems)
         usage = _attempt(LEDGER, lambda: self._usage(grant, now), problems)
         unknown = records.unknown if records else ()
         _say_unknown(RECORDS, unknown, problems)
         _say_unknown(LEDGER, self._ledger.unknown, problems)
         known = tuple(records.values) if records else None
-        return Snapshot(now, grant, project, known, usage, problems, left_alone(unknown))
+        names = _attempt(NAMES, lambda: self._names(grant), problems) or {}
+        return Snapshot(now, grant, project, known, usage, problems, left_alone(unknown), Airflows(own, names))
 
     def _project(self) -> ProjectSnapshot:
         from airflow_tpu.hooks.tpu import CloudTPUHook
@@ -114,6 +120,9 @@ class Loader:
 
     def _records(self, grant: Grant) -> Contents[RunRecord]:
         return RunStore(self._storage(), store_root(grant)).listed()
+
+    def _names(self, grant: Grant) -> dict[str, KnownAirflow]:
+        return AirflowStore(self._storage(), shared_root(grant)).known()
 
     def _usage(self, grant: Grant, now: dt.datetime) -> Usage:
         return fold(self._ledger.events(self._storage(), store_root(grant)), load_catalogue(), now)
@@ -170,6 +179,12 @@ class SnapshotCache:
         with self._lock:
             self._last, self._running = (self._clock(), snapshot), None
         future.set_result(snapshot)
+
+
+def _own_identity() -> str | None:
+    """Identity of this Airflow, None as long as no task of it has run."""
+    found = airflow_state.variable(VARIABLE)
+    return None if found is None else checked(found)
 
 
 def _say_unknown(source: str, names: Collection[str], problems: dict[str, str]) -> None:

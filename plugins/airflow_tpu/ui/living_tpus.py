@@ -10,7 +10,7 @@ from airflow_tpu.core.grant.allowance import Allowance
 from airflow_tpu.core.grant.assignment import Assignment, RowUse
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.run.expiry import Deletion, LeaseState, select_expired
-from airflow_tpu.core.tpu.labels import is_managed
+from airflow_tpu.core.tpu.labels import is_managed, run_of
 from airflow_tpu.core.tpu.resource_name import ResourceKind
 from airflow_tpu.core.tpu.spec import QueuedView, TPUView
 from airflow_tpu.ui.costs import cost_of
@@ -87,14 +87,14 @@ def tpus(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
 
 
 def _tpu(snapshot: Snapshot, reader: Reader, view: TPUView | QueuedView, item: InventoryItem) -> list[Cell]:
-    dag_id, run_id = snapshot.runs.get(item.owner or "", (None, ""))
+    dag_id, _ = snapshot.runs.get(item.owner or "", (None, ""))
     return [
         _name(reader, view, dag_id, item.node),
         cell(view.state or UNKNOWN),
         cell(view.accelerator_type or UNKNOWN, note=str(view.tier)),
         cell(view.zone),
         _age(snapshot, view),
-        _run(reader, view, dag_id, run_id),
+        _run(snapshot, reader, view),
         cost_of(snapshot, item),
     ]
 
@@ -114,9 +114,12 @@ def _age(snapshot: Snapshot, view: TPUView | QueuedView) -> Cell:
     return cell(span(snapshot.now - began)) if began else unknown()
 
 
-def _run(reader: Reader, view: TPUView | QueuedView, dag_id: str | None, run_id: str) -> Cell:
+def _run(snapshot: Snapshot, reader: Reader, view: TPUView | QueuedView) -> Cell:
+    dag_id, run_id = snapshot.runs.get(run_of(view.labels) or "", (None, ""))
     if not is_managed(view.labels):
         return cell("not made here")
+    if not snapshot.airflows.owns(view.labels):
+        return cell("of another Airflow", note=snapshot.airflows.owner(view.labels))
     return unknown("neither lease nor ledger knows its run") if dag_id is None else reader.run(dag_id, run_id)
 
 
@@ -133,7 +136,7 @@ def _expired(views: Iterable[TPUView | QueuedView], snapshot: Snapshot, now: dat
         record.key.digest: LeaseState(record.key.digest, record.lease.expires_at, None)
         for record in snapshot.records or ()
     }
-    return select_expired(views, {**states, **snapshot.left_alone}, now)
+    return select_expired(snapshot.airflows.own, views, {**states, **snapshot.left_alone}, now)
 
 
 def orphan_table(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
@@ -150,6 +153,6 @@ def orphan_table(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
         name = cell(reader.node(deletion.name.id, dag_id), note=kind)
         rows.append([name, cell(deletion.reason, tone="bad"), reader.run(dag_id, run_id) if dag_id else unknown()])
     blind = bool(snapshot.project and snapshot.project.unreachable)
-    all_seen = "none: every TPU of ours has a living lease"
+    all_seen = "none: every TPU of this Airflow has a living lease"
     empty = f"none found, but not every zone answered: {UNKNOWN}" if blind else all_seen
     return table(ORPHAN_COLUMNS, rows, empty, "the DAG tpu_reaper deletes them, every 15 minutes" if rows else "")

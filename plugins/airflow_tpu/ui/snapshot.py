@@ -14,9 +14,13 @@ from airflow_tpu.core.ledger.events import Opened
 from airflow_tpu.core.ledger.usage import Usage
 from airflow_tpu.core.run.expiry import LeaseState
 from airflow_tpu.core.run.run_record import RunRecord
+from airflow_tpu.core.tpu.identity import Airflows
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 
 GRANT, LIVE_TPUS, RECORDS, LEDGER = "grant", "live TPUs", "leases", "ledger"
+IDENTITY, NAMES = "identity of this Airflow", "names of other Airflows"
+NO_AIRFLOW = Airflows(None)
+"""While the identity is unknown nothing is taken for this Airflow's own."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Snapshot:
     :param usage: the folded ledger.
     :param problems: why a part is missing, by its name.
     :param left_alone: states of the runs whose records cannot be read, by digest.
+    :param airflows: this Airflow and the others that use the bucket.
     """
 
     now: datetime
@@ -39,6 +44,7 @@ class Snapshot:
     usage: Usage | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
     left_alone: Mapping[str, LeaseState] = field(default_factory=dict)
+    airflows: Airflows = NO_AIRFLOW
 
     @cached_property
     def inventory(self) -> Inventory | None:

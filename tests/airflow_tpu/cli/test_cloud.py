@@ -16,9 +16,14 @@ from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.stores.ledger import LedgerStore
 from tests.airflow_tpu.cloud_env import CloudEnv
+from tests.airflow_tpu.identities import AIRFLOW
 
 FIRST = dt.datetime(2026, 9, 30, 23, 0, tzinfo=dt.UTC)
-RUNS = [RunKey("tpu_train", "manual__1"), RunKey("tpu_train", "manual__2"), RunKey("nightly", "scheduled__1")]
+RUNS = [
+    RunKey(AIRFLOW, "tpu_train", "manual__1"),
+    RunKey(AIRFLOW, "tpu_train", "manual__2"),
+    RunKey(AIRFLOW, "nightly", "scheduled__1"),
+]
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
+from tests.airflow_tpu.identities import AIRFLOW
 
 log = logging.getLogger("airflow_tpu.tests.log_groups")
-WATCH = TriggerContext(RunKey("dag", "run"), "token", "google", "ssh", "", 1.0, 2.0)
+WATCH = TriggerContext(RunKey(AIRFLOW, "dag", "run"), "token", "google", "ssh", "", 1.0, 2.0)
 TRIGGER = CloudTPUCapacityTrigger(TRIGGER_CONTEXT_FORM.to_json(WATCH), {})
 
 

@@ -15,6 +15,7 @@ from airflow_tpu.core import json_form
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.errors import ArtifactError, LedgerError, UnknownVersion
+from tests.airflow_tpu.identities import AIRFLOW
 
 NOON = dt.datetime(2026, 11, 28, 12, tzinfo=dt.UTC)
 
@@ -33,7 +34,15 @@ class Sample:
     done: bool = False
 
 
-SAMPLE = Sample(RunKey("d", "r"), Tier.SPOT, NOON, 1.5, (Tier.SPOT, Tier.ON_DEMAND), {"n-1": RunKey("d", "r", 2)}, NOON)
+SAMPLE = Sample(
+    RunKey(AIRFLOW, "d", "r"),
+    Tier.SPOT,
+    NOON,
+    1.5,
+    (Tier.SPOT, Tier.ON_DEMAND),
+    {"n-1": RunKey(AIRFLOW, "d", "r", 2)},
+    NOON,
+)
 FORM = json_form.StoredForm("sample", Sample, version=3, tags={"event": "made"})
 
 

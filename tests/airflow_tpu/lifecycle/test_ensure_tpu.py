@@ -16,6 +16,7 @@ from airflow_tpu.lifecycle.waits.target import Target
 from localcloud.rules.settings import Latencies
 from tests.airflow_tpu.cloud_env import KEY, ZONE, CloudEnv, poll_policy, request_delete
 from tests.airflow_tpu.conftest import Open
+from tests.airflow_tpu.identities import AIRFLOW
 
 FIRST, SECOND = KEY.node_id(1), KEY.node_id(2)
 NODE, REPLACEMENT = (node_name("local-project", ZONE, node_id) for node_id in (FIRST, SECOND))
@@ -168,7 +169,7 @@ async def test_name_of_a_colleague_is_left_alone(env: CloudEnv, client: TPUClien
 
 async def test_look_alikes_are_neither_adopted_nor_swept(env: CloudEnv, client: TPUClient) -> None:
     """A longer name, another run's labels and another tool's labels are not ours."""
-    other = RunKey(KEY.dag_id, "manual__2026-01-02T00:00:00+00:00")
+    other = RunKey(AIRFLOW, KEY.dag_id, "manual__2026-01-02T00:00:00+00:00")
     env.foreign_node(f"{KEY.name}-1x", labels={"airflow-tpu-run": KEY.digest})
     env.foreign_node(other.node_id(1), labels=labels(other, env.lease(other).stamp))
     env.cloud.preempt(other.node_id(1))

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
 from airflow_tpu.core.run.expiry import LeaseState
-from airflow_tpu.core.run.run_record import Holder
-from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.core.tpu.labels import LABEL_IDENTITY, LeaseStamp, RunKey, labels
+from airflow_tpu.lifecycle.connections import Connections
+from airflow_tpu.lifecycle.create import Provisioner
 from airflow_tpu.lifecycle.ends.expired import delete_expired
 from airflow_tpu.lifecycle.ends.forgotten import close_forgotten
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot
-from airflow_tpu.lifecycle.reap import lease_states
+from airflow_tpu.lifecycle.reap import lease_states, reap
+from airflow_tpu.lifecycle.run_context import GrantContext
 from airflow_tpu.lifecycle.waits.ready import until_ready
+from airflow_tpu.stores.ledger import LedgerStore
+from airflow_tpu.stores.runs import RunStore
 from localcloud.testing import eventually
-from tests.airflow_tpu.cloud_env import KEY, ZONE, CloudEnv, now, poll_policy
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, ROOT, ZONE, CloudEnv, now, poll_policy, request_delete
+from tests.airflow_tpu.identities import AIRFLOW, OTHER_AIRFLOW, OWN
 
-RUNNING = RunKey("tpu_train", "manual__running")
+RUNNING = RunKey(AIRFLOW, "tpu_train", "manual__running")
 
 
 async def start(env: CloudEnv, client: TPUClient, key: RunKey, queued: bool = False) -> None:
@@ -32,8 +41,8 @@ async def test_forgotten_tpus_go_and_everybody_elses_stay(env: CloudEnv, client:
     await start(env, client, KEY, queued=True)
     await start(env, client, RUNNING)
     env.foreign_node("tpu-train-of-anna", {"airflow-run": KEY.digest})
-    states = lease_states(env.runs, lambda _dag, run: "failed" if run == KEY.run_id else "running")
-    done = await delete_expired(client, await take_snapshot(client), states)
+    states = lease_states(env.runs, lambda _dag, run: "failed" if run == KEY.run_id else "running", AIRFLOW)
+    done = await delete_expired(client, await take_snapshot(client), states, OWN)
     assert {sentence.run for sentence in done.deleted} == {KEY.digest}
     assert [line.split(" ")[0].rpartition("/")[2] for line in done.foreign] == ["tpu-train-of-anna"]
     eventually(lambda: set(env.nodes()), lambda nodes: nodes == {f"{RUNNING.name}-1", "tpu-train-of-anna"})
@@ -46,7 +55,7 @@ async def test_one_failed_delete_does_not_stop_the_others(env: CloudEnv, client:
     await start(env, client, RUNNING)
     error: dict[str, Any] = {"code": 7, "message": "Permission 'tpu.nodes.delete' denied"}
     env.cloud.add_fault("tpu.call", {"method": "DeleteNode", "name": f"*{KEY.name}-1"}, action="error", **error)
-    done = await delete_expired(client, await take_snapshot(client), {})
+    done = await delete_expired(client, await take_snapshot(client), {}, OWN)
     assert [name.rpartition("/")[2] for name in done.failed] == [f"{KEY.name}-1"]
     eventually(lambda: set(env.nodes()), lambda nodes: nodes == {f"{KEY.name}-1"})
 
@@ -54,7 +63,7 @@ async def test_one_failed_delete_does_not_stop_the_others(env: CloudEnv, client:
 async def test_silent_zone_is_reported_not_taken_for_clean(env: CloudEnv, client: TPUClient) -> None:
     """A zone that does not answer is unknown, which is not the same as empty."""
     env.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=2)
-    done = await delete_expired(client, await take_snapshot(client), {})
+    done = await delete_expired(client, await take_snapshot(client), {}, OWN)
     assert any("us-central1-f" in zone for zone in done.unreachable)
 
 
@@ -67,7 +76,7 @@ async def test_open_ledger_record_without_a_tpu_is_closed(env: CloudEnv, client:
     env.runs.update(held, lambda record: record.with_life(view.node_id, ready_at=ready_at))
     await client.delete_node(view.name)
     eventually(lambda: set(env.nodes()), lambda nodes: nodes == {f"{RUNNING.name}-1"})
-    snapshot, states = await take_snapshot(client), lease_states(env.runs, lambda *_: "running")
+    snapshot, states = await take_snapshot(client), lease_states(env.runs, lambda *_: "running", AIRFLOW)
     opened = env.ledger.open_records()
     for names in ([f"{KEY.name}-1"], []):
         assert close_forgotten(env.stores, states, snapshot, opened) == names
@@ -82,10 +91,10 @@ async def test_record_of_a_tpu_that_is_only_coming_stays_open(env: CloudEnv, cli
     """A TPU created after the reaper's look at the project keeps its record; once its run is over, it is closed."""
     snapshot = await take_snapshot(client)
     await start(env, client, KEY)
-    running = lease_states(env.runs, lambda *_: "running")
+    running = lease_states(env.runs, lambda *_: "running", AIRFLOW)
     opened = env.ledger.open_records()
     assert close_forgotten(env.stores, running, snapshot, opened) == []
-    over = lease_states(env.runs, lambda *_: "failed")
+    over = lease_states(env.runs, lambda *_: "failed", AIRFLOW)
     assert close_forgotten(env.stores, over, snapshot, opened) == [f"{KEY.name}-1"]
 
 
@@ -99,18 +108,46 @@ def test_lease_states_name_every_run(env: CloudEnv) -> None:
         asked.append((dag_id, run_id))
         return "running"
 
-    states = lease_states(env.runs, state)
+    states = lease_states(env.runs, state, AIRFLOW)
     assert sorted(asked) == [("tpu_train", KEY.run_id), ("tpu_train", RUNNING.run_id)]
     assert isinstance(states[KEY.digest], LeaseState)
     assert states[KEY.digest].expires_at > now() + dt.timedelta(minutes=50)
 
 
-async def test_another_airflows_run_is_not_judged(env: CloudEnv, client: TPUClient) -> None:
-    """Of two Airflows that share a bucket, none ends the other's TPU because its own run of these ids has failed."""
-    holder = Holder(now(), 0, "http://composer")
-    record = env.runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=1), holder)
-    await env.provisioner(client, env.order(), record).ensure()
-    snapshot = await take_snapshot(client)
-    for ours, deleted in (("http://laptop", 0), ("http://composer", 1)):
-        done = await delete_expired(client, snapshot, lease_states(env.runs, lambda *_: "failed", ours))
-        assert len(done.deleted) == deleted
+@pytest.mark.parametrize("root", [ROOT, f"gs://{BUCKET}/bert", "gs://berts-bucket/airflow-tpu"])
+async def test_tpu_of_another_airflow_is_reported_by_name_and_never_touched(
+    env: CloudEnv, client: TPUClient, root: str
+) -> None:
+    """With one bucket and prefix, two prefixes or two buckets: a run of these ids that failed here ends only ours."""
+    theirs = RunKey(OTHER_AIRFLOW, KEY.dag_id, KEY.run_id)
+    if BUCKET not in root:
+        env.storage.get_conn().create_bucket("berts-bucket")
+    stores = replace(env.stores, runs=RunStore(env.storage, root), ledger=LedgerStore(env.storage, root))
+    record = stores.runs.acquire(theirs, ZONE, now() + dt.timedelta(hours=1))
+    await until_ready(client, await Provisioner(client, stores, env.order(), record).ensure(), poll_policy())
+    await start(env, client, KEY)
+    env.stores.airflows.introduce(OTHER_AIRFLOW, "bert", "http://localhost:8080")
+    done = await asyncio.to_thread(reap, GrantContext(Connections(), env.grant), lambda *_: "failed", AIRFLOW)
+    assert [deletion.name.id for deletion in done.deleted] == [KEY.node_id(1)]
+    assert [line.partition("/nodes/")[2] for line in done.foreign] == [
+        f"{theirs.node_id(1)} (v2-8 spot, READY), of Airflow 'bert' at http://localhost:8080 ({OTHER_AIRFLOW})"
+    ]
+    eventually(env.nodes, lambda nodes: nodes == {theirs.node_id(1): "READY"})
+    assert stores.runs.read(theirs).lease == record.lease
+    assert [event.node_id for event in stores.ledger.open_records(theirs)] == [theirs.node_id(1)]
+
+
+async def test_tpu_of_unknown_origin_is_not_ours(env: CloudEnv, client: TPUClient) -> None:
+    """A TPU of this package without an identity, or with another one, stays, although it carries a run of ours."""
+    stamp = LeaseStamp("token", now() - dt.timedelta(hours=1), 1)
+    unknown = {name: value for name, value in labels(KEY, stamp).items() if name != LABEL_IDENTITY}
+    env.foreign_node("without", unknown)
+    env.foreign_node("another", {**unknown, LABEL_IDENTITY: OTHER_AIRFLOW})
+    done = await delete_expired(client, await take_snapshot(client), {}, OWN)
+    assert done.deleted == []
+    assert sorted(line.partition("READY), ")[2] for line in done.foreign) == [
+        "made by this package for an unknown Airflow",
+        f"of an Airflow that this bucket does not know ({OTHER_AIRFLOW})",
+    ]
+    assert await request_delete(client, KEY) == []
+    assert sorted(env.nodes()) == ["another", "without"]

@@ -27,6 +27,7 @@ from airflow_tpu.lifecycle.waits.ready import until_ready
 from localcloud.testing import eventually
 from tests.airflow_tpu.attempts import run_context
 from tests.airflow_tpu.cloud_env import KEY, CloudEnv, poll_policy, request_delete
+from tests.airflow_tpu.identities import AIRFLOW, OWN
 
 FIRST, SECOND = KEY.node_id(1), KEY.node_id(2)
 
@@ -151,8 +152,8 @@ async def test_reaper_ends_doubles_and_counts_what_it_ends(env: CloudEnv, client
     await until_ready(client, await env.provisioner(client, env.order(), env.lease()).ensure(), poll_policy())
     record = env.runs.update(env.runs.read(KEY), lambda found: found.next_incarnation())
     env.foreign_node(SECOND, labels(KEY, record.stamp))
-    snapshot, states = await take_snapshot(client), lease_states(env.runs, lambda *_: "running")
-    done = await delete_expired(client, snapshot, states)
+    snapshot, states = await take_snapshot(client), lease_states(env.runs, lambda *_: "running", AIRFLOW)
+    done = await delete_expired(client, snapshot, states, OWN)
     note(env.stores, done)
     opened = env.ledger.open_records()
     left = await what_is_left(client, snapshot, done)
@@ -164,7 +165,7 @@ async def test_silent_zone_closes_no_record(env: CloudEnv, client: TPUClient) ->
     """What a silent zone hides may be alive: neither its record nor its lease ends, although its run is over."""
     await env.provisioner(client, env.order(), env.lease()).ensure()
     env.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=2)
-    snapshot, states = await take_snapshot(client), lease_states(env.runs, lambda *_: "failed")
+    snapshot, states = await take_snapshot(client), lease_states(env.runs, lambda *_: "failed", AIRFLOW)
     assert close_forgotten(env.stores, states, snapshot, env.ledger.open_records()) == []
     assert forget_runs(env.runs, states, snapshot) == []
 
@@ -172,9 +173,9 @@ async def test_silent_zone_closes_no_record(env: CloudEnv, client: TPUClient) ->
 async def test_reaper_removes_the_lease_of_a_run_that_is_over(env: CloudEnv, client: TPUClient) -> None:
     """The lease of a run that is over goes; one that was taken again after the question to Airflow stays."""
     env.lease()
-    states, snapshot = lease_states(env.runs, lambda *_: "failed"), await take_snapshot(client)
+    states, snapshot = lease_states(env.runs, lambda *_: "failed", AIRFLOW), await take_snapshot(client)
     newer = env.lease()
     assert forget_runs(env.runs, states, snapshot) == []
     assert env.runs.read(KEY) == newer
-    assert forget_runs(env.runs, lease_states(env.runs, lambda *_: "failed"), snapshot) == [KEY.name]
+    assert forget_runs(env.runs, lease_states(env.runs, lambda *_: "failed", AIRFLOW), snapshot) == [KEY.name]
     assert env.runs.all() == []

@@ -19,6 +19,7 @@ from airflow_tpu.lifecycle.waits.target import Target
 from localcloud.rules.settings import Latencies
 from tests.airflow_tpu.cloud_env import KEY, CloudEnv, poll_policy, request_delete
 from tests.airflow_tpu.conftest import Open
+from tests.airflow_tpu.identities import AIRFLOW
 
 FIRST = KEY.node_id(1)
 BOTH = pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
@@ -139,7 +140,7 @@ async def test_another_attempt_s_token_opens_nothing(env: CloudEnv, client: TPUC
 
 async def test_others_are_left_alone(env: CloudEnv, client: TPUClient) -> None:
     """Neither another run of ours nor a colleague's look-alike is touched."""
-    other = RunKey(KEY.dag_id, "manual__2026-01-02T00:00:00+00:00")
+    other = RunKey(AIRFLOW, KEY.dag_id, "manual__2026-01-02T00:00:00+00:00")
     await ready(env, client)
     await ready(env, client, key=other)
     env.foreign_node(f"{KEY.name}-9", labels={"airflow-tpu-run": KEY.digest})

@@ -27,8 +27,9 @@ from airflow_tpu.stores.grants import load_catalogue
 from airflow_tpu.stores.reservations import ReservationStore
 from airflow_tpu.stores.runs import RunStore
 from tests.airflow_tpu.cloud_env import BUCKET, FORM, CloudEnv, context, now
+from tests.airflow_tpu.identities import AIRFLOW
 
-KEYS = [RunKey("tpu_train", f"run {number}") for number in range(6)]
+KEYS = [RunKey(AIRFLOW, "tpu_train", f"run {number}") for number in range(6)]
 
 Run = Callable[..., Any]
 

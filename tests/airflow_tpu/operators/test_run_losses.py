@@ -38,7 +38,6 @@ from airflow_tpu.lifecycle.ends.incarnation_end import noted_ends
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.operators.run import CloudTPUTrainOperator
-from airflow_tpu.stores.grant_stores import Stores
 from airflow_tpu.stores.grants import store_root
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.runs import RunStore
@@ -92,7 +91,7 @@ async def training(env: CloudEnv, client: TPUClient) -> Training:
     root = store_root(env.grant)
     runs, ledger = RunStore(env.storage, root), LedgerStore(env.storage, root)
     record = runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=1))
-    target = await Provisioner(client, Stores(runs, ledger, env.reservations), env.order(), record).ensure()
+    target = await Provisioner(client, replace(env.stores, runs=runs, ledger=ledger), env.order(), record).ensure()
     await until_ready(client, target, poll_policy())
     since = now() - dt.timedelta(minutes=10)
     record = runs.update(record, lambda found: found.with_life(NODE_ID, ready_at=since))

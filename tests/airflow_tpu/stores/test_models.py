@@ -14,6 +14,7 @@ from airflow_tpu.errors import ConfigError
 from airflow_tpu.lifecycle.training.model_version import data_objects, revision
 from airflow_tpu.stores.models import ModelStore
 from tests.airflow_tpu.cloud_env import BUCKET, ROOT, CloudEnv
+from tests.airflow_tpu.identities import AIRFLOW
 
 NAMES = [f"2026112{day}T021500Z-{day}" for day in range(5)]
 RUNS = f"gs://{BUCKET}/trc/runs"
@@ -21,8 +22,8 @@ RUNS = f"gs://{BUCKET}/trc/runs"
 
 def manifest(version: str, **origin: Any) -> ModelManifest:
     """A version as one run has made it."""
-    key = RunKey("nightly", version)
-    origin = {"dag_id": "nightly", "run_id": version, **origin}
+    key = RunKey(AIRFLOW, "nightly", version)
+    origin = {"airflow": AIRFLOW, "dag_id": "nightly", "run_id": version, **origin}
     return ModelManifest("digits", version, "", f"{RUNS}/{key.name}/attempt-1", "f", {}, origin)
 
 

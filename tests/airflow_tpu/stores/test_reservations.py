@@ -30,7 +30,8 @@ from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, take_snapsho
 from airflow_tpu.lifecycle.waits.target import Target
 from airflow_tpu.stores.reservations import ReservationStore
 from airflow_tpu.stores.runs import RunStore
-from tests.airflow_tpu.cloud_env import BUCKET, KEY, ROOT, ZONE, CloudEnv, now
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, ROOT, SHARED_ROOT, ZONE, CloudEnv, now
+from tests.airflow_tpu.identities import AIRFLOW
 
 NOBODY = ProjectSnapshot((), (), ())
 ON_DEMAND: dict[str, Any] = {"tier": Tier.ON_DEMAND}  # 5 devices in the grant
@@ -41,12 +42,14 @@ Outcome = Permit | GrantViolation
 
 def record_of(number: int, hours: float = 1.0) -> RunRecord:
     """The lease of the DAG run of that number, as its other tasks know it."""
-    return RunRecord(RunKey("tpu_train", f"run {number}"), Lease("token", now() + dt.timedelta(hours=hours)), ZONE)
+    return RunRecord(
+        RunKey(AIRFLOW, "tpu_train", f"run {number}"), Lease("token", now() + dt.timedelta(hours=hours)), ZONE
+    )
 
 
 def store() -> ReservationStore:
     """The store as one process has it: a connection of its own; it tries again at once."""
-    return ReservationStore(ArtifactsHook(), ROOT, pause=0.05)
+    return ReservationStore(ArtifactsHook(), SHARED_ROOT, pause=0.05)
 
 
 def reserve(env: CloudEnv, record: RunRecord, **kind: Any) -> Permit:
@@ -96,7 +99,7 @@ def test_runs_that_create_at_once_stay_inside_the_grant(env: CloudEnv) -> None:
                 return await own.provisioner(client, env.order(**ON_DEMAND), record).ensure()
 
         own = dataclasses.replace(env, storage=ArtifactsHook())
-        record = own.lease(RunKey("tpu_train", f"run {number}"))
+        record = own.lease(RunKey(AIRFLOW, "tpu_train", f"run {number}"))
         return asyncio.run(ensured())
 
     targets = [outcome for outcome in at_once(10, create) if isinstance(outcome, Target)]
@@ -108,9 +111,9 @@ def test_repeated_take_is_the_same_reservation(env: CloudEnv) -> None:
     """A task that is tried again holds what it held, and no second object is written."""
     record = record_of(1)
     reserve(env, record)
-    before = env.storage.listing(f"{ROOT}/reservations.json")
+    before = env.storage.listing(f"{SHARED_ROOT}/reservations.json")
     assert reserve(env, record).allowance_text == "100 spot v2-8 devices in us-central1-f"
-    assert env.storage.listing(f"{ROOT}/reservations.json") == before
+    assert env.storage.listing(f"{SHARED_ROOT}/reservations.json") == before
 
 
 def test_lost_answers_take_no_chips_twice(env: CloudEnv) -> None:
@@ -142,7 +145,7 @@ def test_released_chips_are_free_at_once(env: CloudEnv) -> None:
 def test_those_who_lose_every_race_say_so(env: CloudEnv) -> None:
     """A writer without patience fails with an error that a retry may cure, and reserves nothing."""
     reserve(env, record_of(1))
-    hasty = ReservationStore(OneBehind(), ROOT, tries=1)
+    hasty = ReservationStore(OneBehind(), SHARED_ROOT, tries=1)
     record = record_of(2)
     with pytest.raises(TransientError, match="written by others"):
         env.order().reserve(hasty, NOBODY, record, now())
@@ -163,7 +166,7 @@ class OneBehind(ArtifactsHook):
 @pytest.mark.parametrize("content", ["no JSON", "[]"])
 def test_damaged_object_stops_creating_and_nothing_else(env: CloudEnv, content: str) -> None:
     """Nobody gets a permit from a damaged object, while teardown and reaper go on."""
-    env.storage.upload(BUCKET, f"{env.grant.prefix}/reservations.json", data=content)
+    env.storage.upload(BUCKET, SHARED_ROOT.removeprefix(f"gs://{BUCKET}/") + "/reservations.json", data=content)
     with pytest.raises(GrantUnknown, match="delete it"):
         reserve(env, record_of(1))
     store().release(KEY.digest)

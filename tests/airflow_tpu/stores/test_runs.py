@@ -10,10 +10,12 @@ from threading import Barrier
 import pytest
 
 from airflow_tpu.core.run.run_record import Holder, RunRecord
+from airflow_tpu.core.tpu.identity import VARIABLE
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.errors import LeaseHeld, LeaseLost, TransientError
 from airflow_tpu.hooks.artifacts import ArtifactsHook
 from tests.airflow_tpu.cloud_env import KEY, ZONE, CloudEnv, now
+from tests.airflow_tpu.identities import AIRFLOW
 
 
 def test_acquired_lease_is_read_back(env: CloudEnv) -> None:
@@ -86,7 +88,7 @@ def _may_change(env: CloudEnv, record: RunRecord) -> bool:
 def test_runs_do_not_share_a_lease(env: CloudEnv) -> None:
     """Mapped tasks and other runs have leases of their own."""
     env.lease()
-    other = env.lease(RunKey(KEY.dag_id, KEY.run_id, 3))
+    other = env.lease(RunKey(AIRFLOW, KEY.dag_id, KEY.run_id, 3))
     env.runs.release(KEY)
     assert env.runs.read(other.key).lease.token == other.lease.token
 
@@ -100,14 +102,15 @@ def test_release_is_idempotent(env: CloudEnv) -> None:
         env.runs.update(record, RunRecord.next_incarnation)
 
 
-def test_lease_of_another_airflow_is_refused_until_it_expires(env: CloudEnv) -> None:
+def test_lease_of_another_run_of_these_ids_is_refused_until_it_expires(env: CloudEnv) -> None:
     """The error of a second DAG run of the same ids names the holder, the expiry and what to do; it changes nothing."""
     start, end = now(), now() + dt.timedelta(hours=1)
-    held = env.runs.acquire(KEY, ZONE, end, Holder(start, 0, "http://laptop"))
-    other = Holder(start + dt.timedelta(minutes=1), 0, "http://composer")
+    held = env.runs.acquire(KEY, ZONE, end, Holder(start, 0))
+    other = Holder(start + dt.timedelta(minutes=1), 0)
     with pytest.raises(LeaseHeld) as caught:
         env.runs.acquire(KEY, ZONE, end, other)
-    for words in ("in http://laptop", f"until {end:%Y-%m-%d %H:%M} UTC", f"delete {env.runs.uri(KEY)}"):
+    times = (f"started at {start:%Y-%m-%d %H:%M:%S} UTC", f"until {end:%Y-%m-%d %H:%M} UTC")
+    for words in (*times, f"delete {env.runs.uri(KEY)}", f"the Variable {VARIABLE}"):
         assert words in str(caught.value)
     assert env.runs.read(KEY) == held
     env.runs.update(held, lambda record: record.renewed(record.lease.token, now()))

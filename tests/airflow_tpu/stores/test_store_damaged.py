@@ -21,8 +21,9 @@ from airflow_tpu.ui.data import Loader
 from airflow_tpu.ui.living_tpus import orphans
 from localcloud.testing import eventually
 from tests.airflow_tpu.cloud_env import BUCKET, FORM, KEY, ROOT, CloudEnv, context, poll_policy
+from tests.airflow_tpu.identities import AIRFLOW
 
-OTHER = RunKey("tpu_train", "manual__over")
+OTHER = RunKey(AIRFLOW, "tpu_train", "manual__over")
 
 
 def not_json(_: dict[str, Any]) -> bytes:
@@ -91,7 +92,7 @@ def content_of(env: CloudEnv, uri: str) -> bytes:
 
 def round_of(env: CloudEnv) -> dict[str, Any]:
     """One round of the reaper, for which every DAG run has failed."""
-    return reap(GrantContext(Connections()), lambda *_: "failed").to_json()
+    return reap(GrantContext(Connections()), lambda *_: "failed", AIRFLOW).to_json()
 
 
 async def two_runs(env: CloudEnv, client: TPUClient) -> None:
@@ -143,7 +144,7 @@ async def test_copy_of_a_record_says_nothing_of_its_run(env: CloudEnv, client: T
     strays = {f"{ROOT}/leases/{name}": data for name, data in (("zz-backup.json", old.encode()), ("notes.txt", b"x"))}
     for uri, data in strays.items():
         put(env, uri, data)
-    done = await asyncio.to_thread(lambda: reap(GrantContext(Connections()), lambda *_: "running").to_json())
+    done = await asyncio.to_thread(lambda: reap(GrantContext(Connections()), lambda *_: "running", AIRFLOW).to_json())
     assert done["deleted"] == []
     assert sorted(done["unknown"]) == sorted(map(path, strays))
     assert env.nodes() == {KEY.node_id(1): "READY"}

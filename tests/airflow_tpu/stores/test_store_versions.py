@@ -30,8 +30,9 @@ from airflow_tpu.ui.data import Loader
 from airflow_tpu.ui.living_tpus import orphans
 from localcloud.testing import eventually
 from tests.airflow_tpu.cloud_env import BUCKET, KEY, ROOT, ZONE, CloudEnv, poll_policy
+from tests.airflow_tpu.identities import AIRFLOW, OWN
 
-OTHER = RunKey("tpu_train", "manual__over")
+OTHER = RunKey(AIRFLOW, "tpu_train", "manual__over")
 MODEL = "digits"
 
 
@@ -117,9 +118,9 @@ async def test_reaper_leaves_a_run_of_another_release_alone_and_goes_on(env: Clo
         await until_ready(client, await env.ensure(client, key=key), poll_policy())
     before = raise_version(env, env.runs.uri(KEY))
     reserved = env.reservations.readable()
-    states = lease_states(env.runs, lambda *_: "failed")
+    states = lease_states(env.runs, lambda *_: "failed", AIRFLOW)
     snapshot, opened = await take_snapshot(client), env.ledger.open_records()
-    done = await delete_expired(client, snapshot, states)
+    done = await delete_expired(client, snapshot, states, OWN)
     note(env.stores, done)
     assert [sentence.run for sentence in done.deleted] == [OTHER.digest]
     eventually(lambda: set(env.nodes()), lambda nodes: nodes == {KEY.node_id(1)})
@@ -139,7 +140,7 @@ async def test_record_of_a_tpu_that_is_gone_is_not_closed_without_its_run(env: C
     (node,) = (await take_snapshot(client)).ours(KEY)
     await client.delete_node(node.name)
     eventually(env.nodes, lambda nodes: nodes == {})
-    states, opened = lease_states(env.runs, lambda *_: ""), env.ledger.open_records()
+    states, opened = lease_states(env.runs, lambda *_: "", AIRFLOW), env.ledger.open_records()
     assert close_forgotten(env.stores, states, await take_snapshot(client), opened) == []
     assert [event.node_id for event in env.ledger.open_records()] == [KEY.node_id(1)]
 
@@ -171,7 +172,7 @@ async def test_incarnation_with_an_event_of_another_release_is_left_out(
     keys = [KEY, OTHER]
     for key in keys:
         await until_ready(client, await env.ensure(client, key=key), poll_policy())
-    states = lease_states(env.runs, lambda *_: "failed")
+    states = lease_states(env.runs, lambda *_: "failed", AIRFLOW)
     snapshot = await gone(env, client)
     assert len(close_forgotten(env.stores, states, snapshot, env.ledger.open_records())) == len(keys)
     uri = f"{ROOT}/ledger/incarnations/{KEY.node_id(1)}/{event}.json"

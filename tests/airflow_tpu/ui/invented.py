@@ -16,6 +16,7 @@ from airflow_tpu.hooks.artifacts import ArtifactsHook
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.runs import RunStore
 from localcloud.testing import BackgroundCloud, eventually, tpu_client
+from tests.airflow_tpu.identities import AIRFLOW
 
 BUCKET = "trc-local"
 ROOT = f"gs://{BUCKET}/airflow-tpu"
@@ -30,9 +31,9 @@ V2, V5E, V6E, V3 = (
     ("v3-8", "europe-west4-a", 4, Tier.SPOT, None),
 )
 KINDS = (V2, V5E, V5E, V6E, V2, V6E)
-LIVING = RunKey("tpu_train", "manual__2026-11-20T10:00:00+00:00")
-FORGOTTEN = RunKey("protein_folding", "scheduled__2026-11-19T00:00:00+00:00")
-DEAD = RunKey("speech_ko", "manual__2026-11-20T08:30:00+00:00")
+LIVING = RunKey(AIRFLOW, "tpu_train", "manual__2026-11-20T10:00:00+00:00")
+FORGOTTEN = RunKey(AIRFLOW, "protein_folding", "scheduled__2026-11-19T00:00:00+00:00")
+DEAD = RunKey(AIRFLOW, "speech_ko", "manual__2026-11-20T08:30:00+00:00")
 HOUR = dt.timedelta(hours=1)
 
 
@@ -63,7 +64,7 @@ def history(now: dt.datetime, count: int = 200) -> Iterator[Opened | Closed]:
     for number in range(count):
         asked = now - dt.timedelta(hours=rng.uniform(12, 42 * 24))
         dag_id = rng.choices(DAGS, (9, 7, 5, 4, 3, 2, 1))[0]
-        key = RunKey(dag_id, f"manual__{asked:%Y-%m-%dT%H:%M:%S}+00:00")
+        key = RunKey(AIRFLOW, dag_id, f"manual__{asked:%Y-%m-%dT%H:%M:%S}+00:00")
         event = opened(key, 1, asked, V3 if number % 50 == 9 else rng.choice(KINDS))
         yield event
         yield _closed(event, rng)

@@ -18,13 +18,14 @@ from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 from airflow_tpu.ui.parts import Reader
 from airflow_tpu.ui.snapshot import Snapshot
+from tests.airflow_tpu.identities import AIRFLOW, OWN
 from tests.airflow_tpu.shipped import GENERATIONS
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
 ZONE = "us-central1-f"
 ROW = "2 spot v2-8 devices in us-central1-f"
-KEY = RunKey("tpu_train", "manual__2026-11-20T10:00:00+00:00")
+KEY = RunKey(AIRFLOW, "tpu_train", "manual__2026-11-20T10:00:00+00:00")
 CATALOGUE = Catalogue.load(Path(__file__).parents[3] / "include" / "catalogue")
 ALL = Reader({"tpu_train", "secret_dag"}, everything=True)
 
@@ -96,6 +97,7 @@ def snapshot(
         "project": ProjectSnapshot(tuple(nodes), (), ()),
         "records": None if records is None else tuple(records),
         "usage": fold(events, CATALOGUE, NOW),
+        "airflows": OWN,
         **changes,
     }
     return Snapshot(NOW, **fields)

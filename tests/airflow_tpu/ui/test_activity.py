@@ -12,6 +12,7 @@ from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.ui.activity import billed_table, chart, preemption_table, value_table
 from airflow_tpu.ui.parts import HIDDEN, Reader
+from tests.airflow_tpu.identities import AIRFLOW
 from tests.airflow_tpu.ui.made import ALL, CATALOGUE, HOUR, KEY, NOW, closed, opened
 
 DAY = 24 * HOUR
@@ -46,14 +47,14 @@ def test_hours_are_split_at_midnight_and_gaps_are_zero() -> None:
 
 def test_the_table_behind_the_chart_says_the_same() -> None:
     """Sums of the chart's series and of the ledger are equal."""
-    ledger = usage((KEY, 30, 3), (RunKey("secret_dag", "r"), 50, 5), (KEY, 100, 7.5))
+    ledger = usage((KEY, 30, 3), (RunKey(AIRFLOW, "secret_dag", "r"), 50, 5), (KEY, 100, 7.5))
     drawn_sum = sum(value for series in drawn(ledger)["series"] for value in series["values"])
     assert drawn_sum == float(ledger.covered.chip_hours)
 
 
 def test_many_dags_share_one_colour() -> None:
     """The seven largest DAGs have a series each, the rest one together, and nothing is lost."""
-    spans = [(RunKey(f"dag_{number}", "r"), 20.0, float(number + 1)) for number in range(12)]
+    spans = [(RunKey(AIRFLOW, f"dag_{number}", "r"), 20.0, float(number + 1)) for number in range(12)]
     names = {f"dag_{number}" for number in range(12)}
     data = drawn(usage(*spans), Reader(names))
     assert [series["name"] for series in data["series"]] == [*(f"dag_{n}" for n in range(11, 4, -1)), OTHERS]
@@ -62,7 +63,7 @@ def test_many_dags_share_one_colour() -> None:
 
 def test_a_hidden_dag_counts_without_its_name() -> None:
     """Chip-hours of a DAG that the reader may not see are in the sums, under no name."""
-    data = drawn(usage((RunKey("secret_dag", "r"), 20, 1)), Reader(set()))
+    data = drawn(usage((RunKey(AIRFLOW, "secret_dag", "r"), 20, 1)), Reader(set()))
     assert [series["name"] for series in data["series"]] == [HIDDEN]
 
 

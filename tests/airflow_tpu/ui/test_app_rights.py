@@ -12,10 +12,11 @@ from fastapi.testclient import TestClient
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.ui.app import create_app
 from airflow_tpu.ui.data import SnapshotCache
+from tests.airflow_tpu.identities import AIRFLOW
 from tests.airflow_tpu.ui.made import KEY, closed, node, opened, record, snapshot
 from tests.airflow_tpu.ui.rights import VISIBLE, bearer
 
-SECRET = RunKey("secret_dag", "manual__whistle")
+SECRET = RunKey(AIRFLOW, "secret_dag", "manual__whistle")
 
 
 @pytest.fixture

@@ -10,11 +10,14 @@ from collections.abc import Callable
 import pytest
 from google.api_core.exceptions import Forbidden
 
-from airflow_tpu.stores.grants import load_grant
+from airflow_tpu.core.tpu.identity import Airflows
+from airflow_tpu.stores.airflows import AirflowStore
+from airflow_tpu.stores.grants import load_grant, shared_root
 from airflow_tpu.stores.parallel_reads import READERS
 from airflow_tpu.ui.data import LedgerReader, Loader, SnapshotCache
 from airflow_tpu.ui.snapshot import Snapshot
 from localcloud.testing import eventually
+from tests.airflow_tpu.identities import AIRFLOW, OTHER_AIRFLOW
 from tests.airflow_tpu.ui.invented import LIVING, ROOT, Project, history
 from tests.airflow_tpu.ui.made import NOW, opened, snapshot
 
@@ -122,7 +125,7 @@ def test_a_source_that_fails_leaves_the_others(fresh: Project, monkeypatch: pyte
 def test_without_a_connection_everything_is_unknown_and_said(fresh: Project) -> None:
     """A connection that does not exist is a problem of each part, named, and no failure of the page."""
     found = Loader("no_such_connection")()
-    assert set(found.problems) == {"live TPUs", "leases", "ledger"}
+    assert set(found.problems) == {"live TPUs", "leases", "ledger", "names of other Airflows"}
     assert all("no_such_connection" in text for text in found.problems.values())
 
 
@@ -133,6 +136,19 @@ def test_without_a_grant_the_bucket_is_unknown(fresh: Project, monkeypatch: pyte
     assert (found.grant, found.records, found.usage) == (None, None, None)
     assert found.project is not None
     assert "nowhere.yaml" in found.problems["grant"]
+
+
+def test_identity_and_names_of_the_airflows_are_read(fresh: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page knows which TPUs are of this Airflow, and what the others are called; without an identity none is."""
+    AirflowStore(fresh.storage, shared_root(load_grant())).introduce(OTHER_AIRFLOW, "prod", "")
+    found = Loader()().airflows
+    assert (found.own, found.named(OTHER_AIRFLOW)) == (AIRFLOW, f"Airflow 'prod' ({OTHER_AIRFLOW})")
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", "nowhere.yaml")
+    assert Loader()().airflows == Airflows(AIRFLOW)
+    monkeypatch.setenv("AIRFLOW_VAR_AIRFLOW_TPU_IDENTITY", "prod")
+    broken = Loader()()
+    assert broken.airflows == Airflows(None)
+    assert "is not an identity" in broken.problems["identity of this Airflow"]
 
 
 def test_each_object_of_the_ledger_is_read_once(fresh: Project) -> None:

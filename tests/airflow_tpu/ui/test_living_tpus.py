@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from airflow_tpu.core.tpu.identity import Airflows, KnownAirflow
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
-from airflow_tpu.ui.living_tpus import gauges, orphan_table, tpus
+from airflow_tpu.ui.living_tpus import gauges, orphan_table, orphans, tpus
+from airflow_tpu.ui.logins import logins
 from airflow_tpu.ui.parts import HIDDEN, Reader
 from airflow_tpu.ui.snapshot import Snapshot
 from tests.airflow_tpu.core.grant import two_rows
+from tests.airflow_tpu.identities import AIRFLOW, OTHER_AIRFLOW
 from tests.airflow_tpu.ui.made import ALL, HOUR, KEY, NOW, ROW, ZONE, grant, node, opened, queued, record, snapshot
 
 UNKNOWN_ROWS = {"in_use": None, "dead": None, "idle": None, "over": None}
@@ -202,7 +205,7 @@ def test_a_zone_without_an_answer_is_named() -> None:
 
 def test_a_dag_that_the_reader_may_not_see_has_no_name() -> None:
     """Neither DAG, run, link nor the DAG's part of the TPU's name is shown to who may not see the DAG."""
-    secret = RunKey("secret_dag", "manual__1")
+    secret = RunKey(AIRFLOW, "secret_dag", "manual__1")
     known = snapshot([node(secret.node_id(1), secret)], records=[record(secret)])
     data = tpus(known, Reader({"tpu_train"}))
     ((name, *_, run, _cost),) = data["rows"]
@@ -243,3 +246,13 @@ def test_orphans_are_unknown_without_leases() -> None:
     data = orphan_table(snapshot([node(KEY.node_id(1), KEY)], records=None, problems={"leases": "403"}), ALL)
     assert data["rows"] == []
     assert data["empty"] == "unknown: 403"
+
+
+def test_a_tpu_of_another_airflow_is_named_and_is_no_orphan() -> None:
+    """The page says whose it is, links to no DAG run of these ids here, and leaves its lease to its Airflow."""
+    theirs = RunKey(OTHER_AIRFLOW, KEY.dag_id, KEY.run_id)
+    known = KnownAirflow(OTHER_AIRFLOW, "prod", "", NOW)
+    found = snapshot([node("their-1", theirs, NOW - HOUR)], airflows=Airflows(AIRFLOW, {OTHER_AIRFLOW: known}))
+    assert row(found, "their-1")["Run"] == {"text": "of another Airflow", "note": f"of {known}"}
+    assert orphans(found) == []
+    assert logins(found, ALL) == []

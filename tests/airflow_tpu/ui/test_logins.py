@@ -6,6 +6,7 @@ from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.ui.logins import logins
 from airflow_tpu.ui.parts import Reader
 from airflow_tpu.ui.snapshot import Snapshot
+from tests.airflow_tpu.identities import AIRFLOW
 from tests.airflow_tpu.ui.made import ALL, KEY, node, record, snapshot
 
 NODE = KEY.node_id(1)
@@ -37,7 +38,7 @@ def test_what_does_not_run_or_is_not_ours_has_none() -> None:
 
 def test_a_tpu_of_a_hidden_dag_has_none() -> None:
     """The command would name the DAG."""
-    secret = RunKey("secret_dag", "manual__1")
+    secret = RunKey(AIRFLOW, "secret_dag", "manual__1")
     nodes = [node(secret.node_id(1), secret), node(NODE, KEY)]
     known = snapshot(nodes, records=[record(secret), record()])
     assert names(known, Reader({"tpu_train"})) == [NODE]

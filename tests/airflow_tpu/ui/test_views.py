@@ -14,6 +14,7 @@ from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 from airflow_tpu.ui.parts import Reader
 from airflow_tpu.ui.snapshot import Snapshot
 from airflow_tpu.ui.views import page
+from tests.airflow_tpu.identities import AIRFLOW
 from tests.airflow_tpu.ui.made import ALL, HOUR, KEY, NOW, ZONE, closed, grant, node, opened, record, snapshot
 
 NOTHING_KNOWN = Snapshot(NOW, problems={"grant": "no such file", "live TPUs": "403"})
@@ -97,7 +98,7 @@ def test_unknown_prices_are_no_zero_dollars() -> None:
 
 def test_the_page_is_plain_json() -> None:
     """The page is finite numbers and text, whatever is in names."""
-    key = RunKey("<script>alert(1)</script>", "manual__&'\"")
+    key = RunKey(AIRFLOW, "<script>alert(1)</script>", "manual__&'\"")
     event = opened(key)
     known = snapshot([node("one")], [event, closed(event)], [record(key)])
     assert json.loads(json.dumps(page(known, Reader({key.dag_id})), allow_nan=False))["project"] == "my-project"

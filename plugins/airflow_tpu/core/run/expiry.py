@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_tpu.core.tpu.labels import expires_of, incarnation_of, is_managed, run_of
+from airflow_tpu.core.tpu.labels import airflow_of, expires_of, incarnation_of, run_of
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import Phase
 
@@ -62,10 +62,11 @@ class Deletion:
 
 
 def select_expired(
-    living: Iterable[Living], leases: Mapping[str, LeaseState] | None, now: dt.datetime
+    airflow: str | None, living: Iterable[Living], leases: Mapping[str, LeaseState] | None, now: dt.datetime
 ) -> list[Deletion]:
-    """Decide what must go: only what carries our label, and only what has no right left.
+    """Decide what must go: only what carries the identity of this Airflow, and only what has no right left.
 
+    :param airflow: identity of this Airflow, None while it has none: then nothing goes.
     :param living: nodes and queued resources of the whole project.
     :param leases: by digest of the run, read *after* the snapshot: a lease is there before its TPU, so a TPU without
         one has been forgotten. None if they could not be read: then the TPU's own label decides, and a TPU without a
@@ -77,7 +78,7 @@ def select_expired(
     found = []
     for item in living:
         run = run_of(item.labels)
-        if run is None or not is_managed(item.labels):
+        if run is None or airflow is None or airflow_of(item.labels) != airflow:
             continue
         reason = _expired(item, None, now) if leases is None else _reason(item, leases.get(run), now)
         if not reason and (incarnation_of(item.labels) or 0) < newest.get(run, 0):

@@ -45,16 +45,14 @@ class Life:
 
 @dataclass(frozen=True)
 class Holder:
-    """Which DAG run has taken a lease. The ids alone do not say: two Airflows give them alike.
+    """Which DAG run has taken a lease. The ids alone do not say: a deleted DAG run may be triggered again by its id.
 
     :param started_at: when that DAG run was started, None if it does not know.
     :param clear_number: how often it had been cleared by then.
-    :param where: address of its Airflow, for people.
     """
 
     started_at: dt.datetime | None = None
     clear_number: int = 0
-    where: str = ""
 
     def is_followed_by(self, other: Holder) -> bool:
         """Whether the other is this very DAG run, in a later try or after a clear.
@@ -67,7 +65,7 @@ class Holder:
 
     def __str__(self) -> str:
         start = f"{self.started_at:%Y-%m-%d %H:%M:%S} UTC" if self.started_at else "an unknown time"
-        return f"a DAG run of these ids that was started at {start}" + (f" in {self.where}" if self.where else "")
+        return f"a DAG run of these ids that was started at {start}"
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ LABEL_DAG = "airflow-dag"
 LABEL_RUN_ID = "airflow-run"
 LABEL_MAP_INDEX = "airflow-map-index"
 LABEL_RUN = "airflow-tpu-run"
+LABEL_IDENTITY = "airflow-tpu-identity"
 LABEL_TOKEN = "airflow-tpu-token"  # noqa: S105 - the name of a label, not a secret
 LABEL_EXPIRES = "airflow-tpu-expires"
 LABEL_INCARNATION = "airflow-tpu-incarnation"
@@ -37,11 +38,14 @@ _EPOCH = re.compile(r"[0-9]{1,11}")  # 11 digits end in the year 5138: always a 
 class RunKey:
     """What identifies one run of the user's script.
 
+    :param airflow: identity of the Airflow whose run it is (:mod:`airflow_tpu.core.tpu.identity`): two Airflows give
+        DAG runs the same ids.
     :param dag_id: the DAG's id, any text Airflow accepts (up to 250 characters).
     :param run_id: the DAG run's id.
     :param map_index: index of a mapped task, -1 when the task is not mapped.
     """
 
+    airflow: str
     dag_id: str
     run_id: str
     map_index: int = -1
@@ -49,7 +53,7 @@ class RunKey:
     @cached_property
     def digest(self) -> str:
         """Ten hex digits of the SHA-256 of the whole key: 40 bits, one clash in about a million runs."""
-        key = json.dumps([self.dag_id, self.run_id, self.map_index])
+        key = json.dumps([self.airflow, self.dag_id, self.run_id, self.map_index])
         return hashlib.sha256(key.encode()).hexdigest()[:DIGEST_LENGTH]
 
     @cached_property
@@ -106,6 +110,7 @@ def labels(key: RunKey, lease: LeaseStamp) -> dict[str, str]:
         LABEL_DAG: slugify(key.dag_id, LABEL_LIMIT, "dag"),
         LABEL_RUN_ID: slugify(key.run_id, LABEL_LIMIT),
         LABEL_RUN: key.digest,
+        LABEL_IDENTITY: key.airflow,
         LABEL_TOKEN: lease.token,
         LABEL_EXPIRES: str(int(lease.expires_at.timestamp())),
         LABEL_INCARNATION: str(lease.incarnation),
@@ -116,13 +121,18 @@ def labels(key: RunKey, lease: LeaseStamp) -> dict[str, str]:
 
 
 def is_managed(found: Mapping[str, str]) -> bool:
-    """Whether this package made the TPU, for any run."""
+    """Whether this package made the TPU, for a run of any Airflow."""
     return found.get(LABEL_MANAGED_BY) == MANAGED_BY
+
+
+def airflow_of(found: Mapping[str, str]) -> str | None:
+    """Identity of the Airflow that owns the TPU, None if this package did not make it or the label is missing."""
+    return found.get(LABEL_IDENTITY) if is_managed(found) else None
 
 
 def is_ours(found: Mapping[str, str], key: RunKey) -> bool:
     """Whether the TPU belongs to this very run; a colleague's node with our prefix does not."""
-    return run_of(found) == key.digest
+    return run_of(found) == key.digest and airflow_of(found) == key.airflow
 
 
 def run_of(found: Mapping[str, str]) -> str | None:

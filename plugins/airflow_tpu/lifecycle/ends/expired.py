@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.tpu_messages import OperationView
 from airflow_tpu.core.run.expiry import Deletion, LeaseState, select_expired
-from airflow_tpu.core.tpu.labels import is_managed
+from airflow_tpu.core.tpu.identity import Airflows
 from airflow_tpu.core.tpu.resource_name import ResourceKind
 from airflow_tpu.errors import TPUError, TransientError
 from airflow_tpu.lifecycle.ends.end_reasons import endings_of
@@ -42,7 +42,8 @@ class Reaped:
 
     :param deleted: what was asked to be deleted, and why.
     :param failed: what could not be deleted, with the error.
-    :param foreign: resources that are not ours; never touched, but their chips count and may cost money.
+    :param foreign: resources that are not of this Airflow, and whose they are; never touched, but their chips count
+        and may cost money.
     :param unreachable: zones that did not answer: what lives there is unknown.
     :param endings: how the incarnations ended that were deleted.
     :param closed: ledger records that were open without a TPU behind them.
@@ -73,7 +74,7 @@ class Reaped:
         for deletion in self.deleted:
             log.warning("deleted %s: %s", deletion.name, deletion.reason)
         for line in self.foreign:
-            log.info("not ours, left alone: %s", line)
+            log.info("not of this Airflow, left alone: %s", line)
         for node_id in self.closed:
             log.info("closed the ledger record of %s, which is gone", node_id)
         for run in self.released:
@@ -99,21 +100,22 @@ async def with_unlisted(client: TPUClient, snapshot: ProjectSnapshot, opened: It
 
 
 async def delete_expired(
-    client: TPUClient, snapshot: ProjectSnapshot, leases: Mapping[str, LeaseState] | None
+    client: TPUClient, snapshot: ProjectSnapshot, leases: Mapping[str, LeaseState] | None, airflows: Airflows
 ) -> Reaped:
     """Delete what has no right left, in all zones; one failure does not stop the rest.
 
     :param client: the Cloud TPU API.
     :param snapshot: what is alive.
     :param leases: by digest of the run, read after the snapshot; None if they could not be read.
+    :param airflows: this Airflow, whose TPUs are judged, and the others, whose TPUs are reported and never touched.
     """
     everything: list[TPUView | QueuedView] = [*snapshot.queued, *snapshot.nodes]
-    deletions = select_expired(everything, leases, client.clock.now())
+    deletions = select_expired(airflows.own, everything, leases, client.clock.now())
     done = Reaped(unreachable=snapshot.unreachable)
     done.foreign = [
-        f"{item.name} ({item.accelerator_type} {item.tier}, {item.state})"
+        f"{item.name} ({item.accelerator_type} {item.tier}, {item.state}), {airflows.owner(item.labels)}"
         for item in everything
-        if not is_managed(item.labels)
+        if not airflows.owns(item.labels)
     ]
     answers: Answers = {}
     for node_id, answer in await asyncio.gather(*(_delete(client, deletion, done) for deletion in deletions)):

@@ -73,6 +73,7 @@ def describe(run: RunContext, dag_run: Any, found: str, output: tuple[str, Mappi
         fingerprint=found,
         result=output[1],
         origin={
+            "airflow": run.key.airflow,
             "dag_id": run.key.dag_id,
             "run_id": run.key.run_id,
             "revision": revision(settings.include_dir()),

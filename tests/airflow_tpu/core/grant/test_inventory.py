@@ -11,6 +11,7 @@ from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey, labels
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
+from tests.airflow_tpu.identities import AIRFLOW
 from tests.airflow_tpu.shipped import GENERATIONS
 
 ZONE = "europe-west4-b"
@@ -75,7 +76,7 @@ def test_multislice_counts_the_nodes_that_are_not_there_yet() -> None:
 
 def test_our_own_are_not_held_by_others() -> None:
     """What the run itself holds is adopted or swept, so it does not stand in its way."""
-    key = RunKey("dag", "run")
+    key = RunKey(AIRFLOW, "dag", "run")
     mine = TPUView(
         node_name("p", ZONE, "n"),
         "READY",

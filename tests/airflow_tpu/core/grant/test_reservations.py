@@ -20,10 +20,11 @@ from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import GrantUnknown, GrantViolation
 from tests.airflow_tpu.core.grant import two_rows
+from tests.airflow_tpu.identities import AIRFLOW
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 ZONE = "us-central1-f"
-OURS = RunKey("tpu_train", "ours")
+OURS = RunKey(AIRFLOW, "tpu_train", "ours")
 
 
 def spec(kind: str = "v2-8", zone: str = ZONE, tier: Tier = Tier.ON_DEMAND) -> TPUSpec:
@@ -33,7 +34,9 @@ def spec(kind: str = "v2-8", zone: str = ZONE, tier: Tier = Tier.ON_DEMAND) -> T
 
 def reservation(number: int, wanted: TPUSpec | None = None, hours: float = 3.0) -> Reservation:
     """What the run of that number has reserved."""
-    return Reservation.of(RunKey("tpu_train", f"run {number}"), wanted or spec(), 4, NOW + timedelta(hours=hours))
+    return Reservation.of(
+        RunKey(AIRFLOW, "tpu_train", f"run {number}"), wanted or spec(), 4, NOW + timedelta(hours=hours)
+    )
 
 
 def many(count: int, **more: Any) -> Reservations:

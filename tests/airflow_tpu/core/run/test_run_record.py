@@ -13,15 +13,16 @@ from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.core.run.run_record import RUN_RECORD_FORM, Holder, Lease, RunRecord
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
+from tests.airflow_tpu.identities import AIRFLOW
 
 NOW = dt.datetime(2026, 11, 27, 1, 2, 3, tzinfo=dt.UTC)
-RECORD = RunRecord(RunKey("train", "manual__2026"), Lease("token-1", NOW), "us-central1-f")
+RECORD = RunRecord(RunKey(AIRFLOW, "train", "manual__2026"), Lease("token-1", NOW), "us-central1-f")
 
 
 def test_json_form_reads_back_equal() -> None:
     """Everything survives the object in the bucket, through real JSON text."""
     record = RECORD.next_incarnation().next_attempt("train-1").with_life("train-1", ready_at=NOW, source=TimeSource.API)
-    record = record.next_attempt("train-1", NOW).renewed("token-2", NOW, Holder(NOW, 1, "http://composer"))
+    record = record.next_attempt("train-1", NOW).renewed("token-2", NOW, Holder(NOW, 1))
     alternative = Alternative("us-central1-a", "v3-8", "image", Tier.ON_DEMAND)
     record = replace(record, alternative=alternative, capacity_search=CapacitySearch(NOW, 2, (alternative,)))
     assert RUN_RECORD_FORM.from_json(json.loads(json.dumps(RUN_RECORD_FORM.to_json(record)))) == record
@@ -52,7 +53,6 @@ LATER = NOW + dt.timedelta(seconds=1)
     ("other", "refused"),
     [
         (Holder(NOW, 2), False),
-        (Holder(NOW, 2, "http://elsewhere"), False),
         (Holder(NOW, 3), False),
         (Holder(LATER, 3), False),
         (Holder(LATER, 2), True),

@@ -13,6 +13,7 @@ from airflow_tpu.core.run.run_record import Lease, RunRecord
 from airflow_tpu.core.run.start_window import closes_at
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.errors import ConfigError
+from tests.airflow_tpu.identities import AIRFLOW
 
 START = dt.datetime(2026, 11, 28, 2, 15, tzinfo=dt.UTC)
 FORM = {
@@ -27,7 +28,7 @@ FORM = {
 def closing(catalogue: Catalogue, record: RunRecord | None = None, **form: Any) -> dt.datetime | None:
     """When the window of a run closes that was started at START."""
     held = record or RunRecord(
-        RunKey("nightly", "run"), Lease("token", START + dt.timedelta(hours=24)), "us-central1-f"
+        RunKey(AIRFLOW, "nightly", "run"), Lease("token", START + dt.timedelta(hours=24)), "us-central1-f"
     )
     return closes_at(RunConf.parse({**FORM, **form}, catalogue), held)
 
@@ -47,7 +48,10 @@ def test_no_window_means_the_deadline(catalogue: Catalogue, form: dict[str, Any]
 def test_run_that_has_had_a_tpu_is_not_skipped(catalogue: Catalogue) -> None:
     """After a preemption the run waits for the next TPU until its deadline: its work is not given up."""
     record = RunRecord(
-        RunKey("nightly", "run"), Lease("token", START + dt.timedelta(hours=24)), "us-central1-f", incarnation=1
+        RunKey(AIRFLOW, "nightly", "run"),
+        Lease("token", START + dt.timedelta(hours=24)),
+        "us-central1-f",
+        incarnation=1,
     )
     asked = record.with_life("nightly-1", training_seconds=0.0)
     assert closing(catalogue, asked, start_within_hours=4) is not None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_tpu.core.tpu import labels
 from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey
+from tests.airflow_tpu.identities import AIRFLOW
 
 NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
@@ -20,19 +21,25 @@ EXPIRY = datetime(2026, 11, 28, 2, tzinfo=UTC)
 
 # Ids that Airflow really makes or takes, see section O of the trouble log.
 ODD_KEYS = [
-    RunKey("tpu_train", "manual__2026-11-27T00:00:00+00:00"),
-    RunKey("tpu_train", "scheduled__2026-11-27T02:00:00.123456+09:00"),
-    RunKey("tpu_train", "asset_triggered__2026-11-27T02:00:00+00:00"),
-    RunKey("tpu_train", "My Run #1 (retry)"),
-    RunKey("tpu_train", "r" * 250),
-    RunKey("team.area." * 25, "manual__1"),
-    RunKey("9lives", "1"),
-    RunKey("UPPER_Case", "X", 1000),
-    RunKey("---", "..."),
-    RunKey("학습", "실행"),
-    RunKey("a" * 33 + "-b", "1"),
+    RunKey(AIRFLOW, "tpu_train", "manual__2026-11-27T00:00:00+00:00"),
+    RunKey(AIRFLOW, "tpu_train", "scheduled__2026-11-27T02:00:00.123456+09:00"),
+    RunKey(AIRFLOW, "tpu_train", "asset_triggered__2026-11-27T02:00:00+00:00"),
+    RunKey(AIRFLOW, "tpu_train", "My Run #1 (retry)"),
+    RunKey(AIRFLOW, "tpu_train", "r" * 250),
+    RunKey(AIRFLOW, "team.area." * 25, "manual__1"),
+    RunKey(AIRFLOW, "9lives", "1"),
+    RunKey(AIRFLOW, "UPPER_Case", "X", 1000),
+    RunKey(AIRFLOW, "---", "..."),
+    RunKey(AIRFLOW, "학습", "실행"),
+    RunKey(AIRFLOW, "a" * 33 + "-b", "1"),
 ]
-keys = st.builds(RunKey, st.text(min_size=1, max_size=250), st.text(min_size=1, max_size=250), st.integers(-1, 5000))
+keys = st.builds(
+    RunKey,
+    st.just(AIRFLOW),
+    st.text(min_size=1, max_size=250),
+    st.text(min_size=1, max_size=250),
+    st.integers(-1, 5000),
+)
 
 
 @pytest.mark.parametrize("key", ODD_KEYS, ids=lambda key: key.dag_id[:20])
@@ -70,7 +77,7 @@ def test_labels_follow_the_rules(key: RunKey) -> None:
 
 def test_the_map_index_makes_another_run() -> None:
     """A mapped task has a TPU of its own per index, and -1 is not an index."""
-    plain, first = RunKey("dag", "run"), RunKey("dag", "run", 0)
+    plain, first = RunKey(AIRFLOW, "dag", "run"), RunKey(AIRFLOW, "dag", "run", 0)
     assert plain.digest != first.digest
     stamp = LeaseStamp("t", EXPIRY, 1)
     assert labels.LABEL_MAP_INDEX not in labels.labels(plain, stamp)
@@ -79,12 +86,12 @@ def test_the_map_index_makes_another_run() -> None:
 
 def test_where_the_ids_meet_matters() -> None:
     """Moving a letter from the run id to the DAG id makes another digest."""
-    assert RunKey("ab", "c").digest != RunKey("a", "bc").digest
+    assert RunKey(AIRFLOW, "ab", "c").digest != RunKey(AIRFLOW, "a", "bc").digest
 
 
 def test_labels_are_read_back() -> None:
     """The owner, the token, the expiry and the incarnation survive the way through labels."""
-    key = RunKey("dag", "run")
+    key = RunKey(AIRFLOW, "dag", "run")
     found = labels.labels(key, LeaseStamp("token-1", EXPIRY, 7))
     assert labels.is_ours(found, key)
     assert labels.run_of(found) == key.digest
@@ -95,9 +102,9 @@ def test_labels_are_read_back() -> None:
 
 def test_a_colleagues_labels_are_not_ours() -> None:
     """A label of ours on a TPU that does not say it is managed by this package means nothing."""
-    found = labels.labels(RunKey("dag", "run"), LeaseStamp("token", EXPIRY, 1))
+    found = labels.labels(RunKey(AIRFLOW, "dag", "run"), LeaseStamp("token", EXPIRY, 1))
     del found[labels.LABEL_MANAGED_BY]
-    assert not labels.is_ours(found, RunKey("dag", "run"))
+    assert not labels.is_ours(found, RunKey(AIRFLOW, "dag", "run"))
     assert not labels.is_managed(found)
     readings = (labels.run_of(found), labels.token_of(found), labels.expires_of(found), labels.incarnation_of(found))
     assert readings == (None, None, None, None)
@@ -114,7 +121,7 @@ def test_expiry_is_written_in_utc_seconds() -> None:
     """The label does not depend on the timezone of the worker."""
     seoul = EXPIRY.astimezone(ZoneInfo("Asia/Seoul"))
     stamps = (LeaseStamp("t", EXPIRY, 1), LeaseStamp("t", seoul, 1))
-    written = {labels.labels(RunKey("d", "r"), stamp)[labels.LABEL_EXPIRES] for stamp in stamps}
+    written = {labels.labels(RunKey(AIRFLOW, "d", "r"), stamp)[labels.LABEL_EXPIRES] for stamp in stamps}
     assert written == {str(int(EXPIRY.timestamp()))}
 
 
@@ -135,4 +142,4 @@ def test_a_stamp_needs_a_timezone() -> None:
 def test_no_node_id_beyond_the_limit(incarnation: int) -> None:
     """A number that makes no valid id is refused, not cut."""
     with pytest.raises(ValueError, match="no node id"):
-        RunKey("d" * 50, "run").node_id(incarnation)
+        RunKey(AIRFLOW, "d" * 50, "run").node_id(incarnation)

@@ -25,6 +25,7 @@ from localcloud.rules.settings import Latencies
 from localcloud.testing import TIMEOUT, eventually_async
 from tests.airflow_tpu.cloud_env import KEY, ZONE, CloudEnv, now, poll_policy, request_delete
 from tests.airflow_tpu.conftest import Open
+from tests.airflow_tpu.identities import AIRFLOW
 
 NODE_ID = KEY.node_id(1)
 STOCK_OUT = 'There is no more capacity in the zone "us-central1-f"'
@@ -212,7 +213,7 @@ async def test_names_are_asked_for_once_the_lists_show_nothing(env: CloudEnv, cl
         await until_gone(client, KEY, poll_policy(0.3), names=names)
     assert len(env.calls("GetNode")) == asked
     await until_gone(
-        client, RunKey("another", "run"), poll_policy(), names=[node_name("local-project", ZONE, "late-1")]
+        client, RunKey(AIRFLOW, "another", "run"), poll_policy(), names=[node_name("local-project", ZONE, "late-1")]
     )
     assert len(env.calls("GetNode")) == asked + 1
 

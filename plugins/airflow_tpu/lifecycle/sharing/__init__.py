@@ -1,0 +1,1 @@
+"""What several Airflows of one project share: whose is what."""
