@@ -78,7 +78,8 @@ class Provisioner:
         living = snapshot.living(self.key)
         if living is not None:
             await self._delete(snapshot.before(self.key, incarnation_of(living.labels) or 0))
-            return await self._adopt(living)
+            target = await self._adopt(living)
+            return replace(target, host_keys=self.record.life(target.node_id).host_keys)
         last = max(snapshot.last_incarnation(self.key), self.stores.ledger.last_incarnation(self.key))
         if await self._sweep(snapshot, names):
             snapshot = await take_snapshot(self.client)  # the grant is asked with what is alive now

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.core.ledger.events import TimeSource
@@ -54,6 +54,22 @@ class Ready:
 
 
 @dataclass(frozen=True)
+class ReadySince:
+    """What a worker or a trigger has seen of a TPU that is ready.
+
+    :param node: the TPU.
+    :param at: since when it is READY.
+    :param source: whose clock that is.
+    :param host_keys: SSH host key of each worker.
+    """
+
+    node: ResourceName
+    at: dt.datetime
+    source: TimeSource
+    host_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class OnItsWay:
     """A TPU that is asked for and not ready yet: a trigger waits for it.
 
@@ -85,7 +101,7 @@ def ensure_tpu(run: RunContext, record: RunRecord, waiting: Waiting) -> Ready | 
         return recover(run, record, error, waiting)
     if isinstance(found, OnItsWay):
         return found
-    return remember(run, record, found.view.name, found.ready_at, found.source)
+    return remember(run, record, ReadySince(found.view.name, found.ready_at, found.source, found.host_keys))
 
 
 def _provide(run: RunContext, record: RunRecord, waiting: Waiting) -> Arrival | OnItsWay:
@@ -132,18 +148,17 @@ def recover(run: RunContext, record: RunRecord, error: TPUError, waiting: Waitin
     return ensure_tpu(run, record, waiting)
 
 
-def remember(
-    run: RunContext, record: RunRecord, node: ResourceName, ready_at: dt.datetime, source: TimeSource
-) -> Ready:
-    """Write down since when a TPU is READY, as a worker or a trigger has seen it; the capacity search has ended."""
-    if record.life(node.id).ready_at is not None:
+def remember(run: RunContext, record: RunRecord, seen: ReadySince) -> Ready:
+    """Write down since when a TPU is READY and which host keys it has; the capacity search has ended."""
+    node, life = seen.node, record.life(seen.node.id)
+    changes: dict[str, Any] = {"host_keys": seen.host_keys}
+    if life.ready_at is None:
+        log.info("%s has been READY since %s (%s)", node.id, seen.at, seen.source)
+        changes.update(ready_at=seen.at, source=seen.source)
+    elif life.host_keys == seen.host_keys:
         return Ready(record, node)
-    log.info("%s has been READY since %s (%s)", node.id, ready_at, source)
     record = run.stores.runs.update(
-        record,
-        lambda now: replace(
-            now.with_life(node.id, ready_at=ready_at, source=source), zone=node.zone, capacity_search=None
-        ),
+        record, lambda now: replace(now.with_life(node.id, **changes), zone=node.zone, capacity_search=None)
     )
     return Ready(record, node)
 

@@ -48,7 +48,7 @@ class CloudTPUProvisionOperator(FencedOperator):
     @stated(MAY_LIVE)
     def execute_ready(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
         """Continue after the trigger has seen the TPU ready (or fail)."""
-        from airflow_tpu.lifecycle.ensure_tpu import recover, remember
+        from airflow_tpu.lifecycle.ensure_tpu import ReadySince, recover, remember
 
         run, record = self.armed(context)
         try:
@@ -58,8 +58,9 @@ class CloudTPUProvisionOperator(FencedOperator):
                 return self._continue(context, run, record, recover(run, record, error, self.waiting()))
             except WindowClosed as closed:
                 self._skip(closed)
-        node, ready = ResourceName.parse(good["node"]), dt.datetime.fromisoformat(good["ready_at"])
-        return self.on_ready(context, run, remember(run, record, node, ready, TimeSource(good["source"])))
+        node, ready_at = ResourceName.parse(good["node"]), dt.datetime.fromisoformat(good["ready_at"])
+        seen = ReadySince(node, ready_at, TimeSource(good["source"]), tuple(good["host_keys"]))
+        return self.on_ready(context, run, remember(run, record, seen))
 
     @stated(MAY_LIVE)
     def execute_again(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:

@@ -32,7 +32,7 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
         return {"target": json_form.to_json(self.target), "unhealthy_since": self.unhealthy_since}
 
     async def outcome(self) -> dict[str, Any]:
-        """The instant it became READY, and whose clock that is."""
+        """The instant it became READY, whose clock that is, and the host keys of its workers."""
         from airflow_tpu.lifecycle.waits.reachability import arrive
 
         access = await self.access()
@@ -44,6 +44,7 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
             "node": str(arrival.view.name),
             "ready_at": arrival.ready_at.isoformat(),
             "source": str(arrival.source),
+            "host_keys": list(arrival.host_keys),
         }
 
 

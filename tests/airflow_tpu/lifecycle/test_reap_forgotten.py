@@ -50,7 +50,7 @@ async def start(client: TPUClient, work: RunContext, **changes: Any) -> RunningJ
     own = view.queued_resource or view.name
     attempt = Attempt(KEY.name, 1, record.lease.expires_at, own_resource=str(own))
     spec = plan_job(work.conf, work.request.accelerator, bundle, attempt)
-    job = await locate(client, work, NODE, REF)
+    job = replace(await locate(client, work, record, NODE), ref=REF)
     async with RunSession(job.address, work.clients.access.login, REACHED) as session:
         await session.start(replace(spec, grace_secs=5.0, abandon_secs=1.0, **changes), bundle)
     return job

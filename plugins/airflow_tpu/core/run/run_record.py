@@ -29,6 +29,8 @@ class Life:
     :param end_reason: why it ended.
     :param end_source: whose clock that is.
     :param end_safe: the newest checkpoint in the bucket then, None if not looked up.
+    :param host_keys: SSH host key of each worker at the first login: later ones accept no other unless the API
+        publishes it. Public, so it may be stored.
     """
 
     ready_at: dt.datetime | None = None
@@ -41,6 +43,7 @@ class Life:
     end_reason: EndReason | None = None
     end_source: TimeSource = TimeSource.OBSERVED
     end_safe: Reached | None = None
+    host_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

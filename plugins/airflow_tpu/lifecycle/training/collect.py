@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import protocol
 from airflow_tpu.clients.runner.session import RunSession
-from airflow_tpu.core.run.job import RunRef
 from airflow_tpu.core.run.manifest import Manifest, verify
 from airflow_tpu.core.run.messages import Pushed
 from airflow_tpu.core.run.plan import artifacts_uri
@@ -93,7 +92,7 @@ async def collect(client: TPUClient, run: RunContext, record: RunRecord, uri: st
     node = run.attempt_node(record)
     loop = PollLoop(PollPolicy(protocol.HEARTBEAT_SECS, record.lease.expires_at), run.clock)
     try:
-        job = await locate(client, run, node, RunRef(record.key.name, record.attempt))
+        job = await locate(client, run, record, node)
     except TPULost as error:
         raise ArtifactsLost(f"{error} What was not in the bucket is lost with it.") from error
     async with RunSession(job.address, run.clients.access.login, REACHED) as session:

@@ -202,10 +202,11 @@ class Follower:
         old = self.job.address
         try:
             view = await self.client.node(self.job.node)
-            found = await worker_addresses(self.client, view, ConnectionOptions(ssh_port=old.port))
+            pinned = [old.host_key] if old.host_key else []
+            found = await worker_addresses(self.client, view, ConnectionOptions(ssh_port=old.port), pinned)
         except (TransientError, RateLimited, ResourceNotFound):
             return False
-        if not found or found[0] == old or (old.host_key and not found[0].host_key):
+        if not found or found[0] == old:
             return False
         log.info("worker 0 has moved to %s: reconnecting there", found[0])
         self.job = replace(self.job, address=found[0])

@@ -62,17 +62,19 @@ def _collect(run: RunContext) -> Bundle:
         return Bundle.build(script, Path(folder), requirements)
 
 
-async def locate(client: TPUClient, run: RunContext, node: ResourceName, ref: RunRef) -> RunningJob:
-    """Address of worker 0 as it is now: maintenance may have changed it.
+async def locate(client: TPUClient, run: RunContext, record: RunRecord, node: ResourceName) -> RunningJob:
+    """The last attempt, with the address of worker 0 as it is now: maintenance may have changed it.
 
     :raises TPULost: the node is gone or going.
     :raises ConnectionFailed: it has no address at the moment.
     """
-    return RunningJob(node, await _address(client, run, await living(client, node)), ref)
+    address = await _address(client, run, record, await living(client, node))
+    return RunningJob(node, address, RunRef(record.key.name, record.attempt))
 
 
-async def _address(client: TPUClient, run: RunContext, view: TPUView) -> WorkerAddress:
-    addresses = await worker_addresses(client, view, run.clients.access.options)
+async def _address(client: TPUClient, run: RunContext, record: RunRecord, view: TPUView) -> WorkerAddress:
+    pinned = record.life(view.node_id).host_keys
+    addresses = await worker_addresses(client, view, run.clients.access.options, pinned)
     if not addresses:
         raise ConnectionFailed(f"{view.name} shows no address at the moment: it is being repaired or rebooted")
     return addresses[0]
@@ -87,7 +89,7 @@ async def attach(client: TPUClient, run: RunContext, record: RunRecord, node: Re
     """
     if record.attempt == 0 or record.attempt_node != node.id:
         return None
-    job = await locate(client, run, node, RunRef(record.key.name, record.attempt))
+    job = await locate(client, run, record, node)
     async with RunSession(job.address, run.clients.access.login, REACHED) as session:
         status = await session.status(job.ref)
         if status.state == "running" and status.deadline and status.deadline < record.lease.expires_at.timestamp():
@@ -110,7 +112,7 @@ async def launch(client: TPUClient, run: RunContext, record: RunRecord, node: Re
     champion = run.models.champion() if run.conf.model else None
     baseline = champion.artifacts_uri if champion else ""
     view = await living(client, node)
-    job = RunningJob(node, await _address(client, run, view), RunRef(record.key.name, record.attempt))
+    job = RunningJob(node, await _address(client, run, record, view), RunRef(record.key.name, record.attempt))
     own = view.queued_resource or view.name
     attempt = Attempt(record.key.name, record.attempt, record.lease.expires_at, baseline, str(own))
     spec = plan_job(run.conf, run.request.accelerator_of(record), bundle, attempt)

@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
 from airflow_tpu.errors import (
+    AccessDenied,
     ConnectionFailed,
     HostLost,
     LoginRefused,
+    NotOffered,
 )
 from airflow_tpu.lifecycle.waits.loss import lost_state
 from airflow_tpu.lifecycle.waits.polling import PollLoop, PollPolicy, UnhealthySince
@@ -55,14 +58,16 @@ class Access:
     login: Login
     options: ConnectionOptions
 
-    async def check(self, address: WorkerAddress) -> None:
+    async def check(self, address: WorkerAddress) -> WorkerAddress:
         """Run a command on a worker.
 
+        :return: the address with the host key that it has shown.
         :raises ConnectionFailed: nothing answers there.
         :raises LoginRefused: it answers and refuses the key.
         """
         async with RunSession(address, self.login, ONE_TRY) as session:
             await session.check()
+            return session.address
 
 
 async def arrive(
@@ -71,25 +76,36 @@ async def arrive(
     """Wait until the TPU is READY and every worker has run a command.
 
     :param unhealthy: what an earlier wait has seen of the node; what this one sees is entered.
-    :return: the arrival, and the address of each worker with its pinned host key.
+    :return: the arrival with the host keys to pin, and the address of each worker.
     :raises CloudError: it failed to come up, or was lost meanwhile.
     :raises HostLost: it is READY, and nothing answers there within the boot window.
     :raises RemoteError: it answers and refuses the login.
     """
     arrival = await until_ready(client, target, policy, unhealthy)
-    addresses = await worker_addresses(client, arrival.view, access.options)
+    addresses = await worker_addresses(client, arrival.view, access.options, target.host_keys)
     window_ends = min(policy.until, client.clock.now() + BOOT_WINDOW)
     boot = PollPolicy(min(_PAUSE, policy.poll), window_ends)
-    await asyncio.gather(*(_until_reached(client, target, address, access, boot) for address in addresses))
-    return arrival, addresses
+    reached = await asyncio.gather(*(_until_reached(client, target, address, access, boot) for address in addresses))
+    return replace(arrival, host_keys=tuple(address.host_key or "" for address in reached)), reached
 
 
-async def worker_addresses(client: TPUClient, view: TPUView, options: ConnectionOptions) -> list[WorkerAddress]:
-    """Address and host key of every worker; without a published key the first one seen is trusted and logged."""
-    keys = await client.host_keys(view.name)
+async def worker_addresses(
+    client: TPUClient, view: TPUView, options: ConnectionOptions, pinned: Sequence[str] = ()
+) -> list[WorkerAddress]:
+    """Address and host key of every worker.
+
+    The key is the one that the API publishes, else the one that an earlier login has seen. Without either the first
+    one is trusted, and the log says so.
+
+    :param client: the Cloud TPU API.
+    :param view: the node as it is now.
+    :param options: port of the connection's extra.
+    :param pinned: host key of each worker by an earlier login to this incarnation.
+    """
+    published = await _published(client, view)
     found = []
     for worker, endpoint in enumerate(view.endpoints):
-        key = keys.get(worker)
+        key = published.get(worker) or "".join(pinned[worker : worker + 1]) or None
         if key is None:
             log.warning(
                 "worker %d of %s publishes no host key: the first key seen is trusted until this TPU is deleted",
@@ -100,9 +116,18 @@ async def worker_addresses(client: TPUClient, view: TPUView, options: Connection
     return found
 
 
+async def _published(client: TPUClient, view: TPUView) -> dict[int, str]:
+    """Host keys in the guest attributes; a role or a policy that hides those does not end the run."""
+    try:
+        return await client.host_keys(view.name)
+    except (AccessDenied, NotOffered) as error:
+        log.warning("the host keys of %s cannot be read, continuing without: %s", view.node_id, error)
+        return {}
+
+
 async def _until_reached(
     client: TPUClient, target: Target, address: WorkerAddress, access: Access, boot: PollPolicy
-) -> None:
+) -> WorkerAddress:
     loop = PollLoop(boot, client.clock)
     while True:
         try:

@@ -35,11 +35,13 @@ class Arrival:
     :param view: the node.
     :param ready_at: since when it is charged.
     :param source: the API's clock, or ours when the API has no such time (queued resources).
+    :param host_keys: SSH host key of each worker, empty before a command has run there.
     """
 
     view: TPUView
     ready_at: dt.datetime
     source: TimeSource
+    host_keys: tuple[str, ...] = ()
 
 
 async def until_ready(

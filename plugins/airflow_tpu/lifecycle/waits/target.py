@@ -18,11 +18,13 @@ class Target:
     :param node: its node.
     :param is_queued: a queued resource of the same id asks for it.
     :param operation: name of the create operation, empty when another process started it.
+    :param host_keys: SSH host key of each worker by an earlier login, empty before the first.
     """
 
     node: ResourceName
     is_queued: bool = False
     operation: str = ""
+    host_keys: tuple[str, ...] = ()
 
     @property
     def node_id(self) -> str:

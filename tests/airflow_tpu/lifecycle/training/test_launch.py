@@ -127,20 +127,20 @@ async def test_node_that_was_preempted_meanwhile(env: CloudEnv, client: TPUClien
 async def test_node_that_somebody_deleted(env: CloudEnv, client: TPUClient) -> None:
     """A node that the API no longer knows has vanished."""
     work = run_context()
-    await ready(work, client)
+    record = await ready(work, client)
     await client.delete_node(NODE)
     await until_gone(client, KEY, poll_policy())
     with pytest.raises(TPUVanished):
-        await locate(client, work, NODE, RunRef(KEY.name, 1))
+        await locate(client, work, record, NODE)
 
 
 async def test_node_without_an_address(env: CloudEnv, client: TPUClient) -> None:
     """A READY node that shows no address at the moment is a connection to be tried again."""
     work = run_context()
-    await ready(work, client)
+    record = await ready(work, client)
     env.cloud.call(lambda: setattr(env.cloud.cloud.state.node(NODE_ID), "machines", ()))
     with pytest.raises(ConnectionFailed, match="no address"):
-        await locate(client, work, NODE, RunRef(KEY.name, 1))
+        await locate(client, work, record, NODE)
 
 
 @pytest.mark.parametrize("missing", ["no_such.py", f"gs://{BUCKET}/no such.py"])

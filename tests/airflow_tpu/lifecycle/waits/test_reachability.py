@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
 from airflow_tpu.clients.ssh import Login
 from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core import json_form
+from airflow_tpu.core.run.run_record import RunRecord
+from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import HostKeyMismatch, HostLost, LoginRefused, TPUPreempted, TPUVanished
+from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.ensure_tpu import Ready, ensure_tpu
+from airflow_tpu.lifecycle.run_context import RunContext
+from airflow_tpu.lifecycle.training.collect import collect
+from airflow_tpu.lifecycle.training.launch import attach, launch
 from airflow_tpu.lifecycle.waits.loss import lost_state
-from airflow_tpu.lifecycle.waits.reachability import Access, arrive
+from airflow_tpu.lifecycle.waits.polling import Waiting
+from airflow_tpu.lifecycle.waits.reachability import Access, arrive, worker_addresses
 from airflow_tpu.lifecycle.waits.ready import until_ready
+from airflow_tpu.triggers.tpu import CloudTPUReadyTrigger
 from localcloud.testing import eventually_async
 from localcloud.vm.worker.ssh_keys import parse_ssh_keys
-from tests.airflow_tpu.cloud_env import BRIEF, KEY, PARENT, CloudEnv, poll_policy
+from tests.airflow_tpu.attempts import run_context
+from tests.airflow_tpu.cloud_env import BRIEF, BUCKET, KEY, PARENT, CloudEnv, now, poll_policy
 
+GCP, SSH = "google_cloud_default", "tpu_ssh_default"
+ENDLESS_WAIT = Waiting(0.05, None)
 NODE_ID = KEY.node_id(1)
 NODE = ResourceName.parse(f"{PARENT}/nodes/{NODE_ID}")
 
@@ -106,15 +122,108 @@ async def test_other_host_key_than_published_is_refused(env: CloudEnv, client: T
         await arrive(client, target, env.access, poll_policy())
 
 
-async def test_unpublished_host_key_is_trusted_once_and_said(
-    env: CloudEnv, client: TPUClient, caplog: pytest.LogCaptureFixture
+REFUSALS = {
+    "missing": (5, 'The "GuestAttributes" value "hostkeys/" was not found.'),
+    "policy": (7, "Constraint constraints/compute.disableGuestAttributesAccess violated for project 123."),
+    "precondition": (9, "Constraint constraints/compute.disableGuestAttributesAccess violated for project 123."),
+    "role": (7, "Permission 'tpu.nodes.getGuestAttributes' denied on resource (or it may not exist)."),
+    "unsupported": (12, "Method not supported for this node."),
+}
+
+
+def hide_keys(env: CloudEnv, refusal: str = "missing") -> None:
+    """Have the API refuse the guest attributes from now on."""
+    code, message = REFUSALS[refusal]
+    match = {"method": "GetGuestAttributes"}
+    env.cloud.add_fault("tpu.call", match, times=1000, action="error", code=code, message=message)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_host_key_that_cannot_be_read_is_trusted_once_and_said(
+    env: CloudEnv, client: TPUClient, refusal: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without a published key the first one shown is taken for this incarnation; the log says so."""
-    text = 'The "GuestAttributes" value "hostkeys/" was not found.'
-    env.cloud.add_fault("tpu.call", {"method": "GetGuestAttributes"}, action="error", code=5, message=text)
-    _, (address,) = await arrive(client, await env.ensure(client), env.access, poll_policy())
-    assert address.host_key is None
-    assert said(caplog, "publishes no host key")
+    """Without guest attributes that can be read the first key shown is pinned, and the log says so."""
+    published = await worker_keys(env, client)
+    hide_keys(env, refusal)
+    arrival, (address,) = await arrive(client, await env.ensure(client), env.access, poll_policy())
+    assert arrival.host_keys == (address.host_key,) == published
+    assert said(caplog, "publishes no host key: the first key seen is trusted")
+
+
+async def worker_keys(env: CloudEnv, client: TPUClient) -> tuple[str, ...]:
+    """Host keys of the run's TPU, which is READY, as the API publishes them."""
+    await until_ready(client, await env.ensure(client), poll_policy())
+    return tuple((await client.host_keys(NODE)).values())
+
+
+def change_keys(env: CloudEnv) -> None:
+    """Put another machine in the place of each worker."""
+    workers = env.cloud.call(lambda: env.cloud.cloud.worker_pool.workers_of(str(NODE)))
+    assert workers is not None
+    env.cloud.run(workers.each(lambda worker: worker.rotate_host_key()))
+
+
+async def first_login(env: CloudEnv, client: TPUClient, work: RunContext) -> RunRecord:
+    """A READY TPU whose host keys an attempt has seen, and cannot be read from the API."""
+    await until_ready(client, await env.ensure(client), poll_policy())
+    hide_keys(env)
+    found = await asyncio.to_thread(ensure_tpu, work, env.runs.read(KEY), ENDLESS_WAIT)
+    assert isinstance(found, Ready)
+    return found.record
+
+
+async def test_lease_keeps_the_host_keys_of_the_first_login(env: CloudEnv, client: TPUClient) -> None:
+    """The keys are in the run record, for this incarnation only."""
+    published = await worker_keys(env, client)
+    record = await first_login(env, client, run_context())
+    assert env.runs.read(KEY).life(NODE_ID).host_keys == published
+    assert record.life(KEY.node_id(2)).host_keys == ()
+
+
+async def next_try(client: TPUClient, work: RunContext, record: RunRecord) -> object:
+    """Log in as the next try of the task does."""
+    target = await Provisioner(client, work.stores, work.request.order(), record).ensure()
+    return await arrive(client, target, work.clients.access, poll_policy())
+
+
+LOGINS: dict[str, Callable[[TPUClient, RunContext, RunRecord], Awaitable[object]]] = {
+    "next try": next_try,
+    "attach": lambda client, work, record: attach(client, work, record, NODE),
+    "launch": lambda client, work, record: launch(client, work, record, NODE),
+    "copy": lambda client, work, record: collect(client, work, record, f"gs://{BUCKET}/runs/x"),
+}
+
+
+@pytest.mark.parametrize("kind", LOGINS)
+async def test_later_login_accepts_no_other_key(env: CloudEnv, client: TPUClient, kind: str) -> None:
+    """A machine in the middle that comes after the first login gets nothing: not the next try, start, nor copy."""
+    work = run_context()
+    record = await first_login(env, client, work)
+    started = env.runs.update(record, lambda now: now.next_attempt(NODE_ID))
+    change_keys(env)
+    with pytest.raises(HostKeyMismatch, match="another host key than the one pinned"):
+        await LOGINS[kind](client, work, started)
+
+
+async def test_trigger_hands_the_keys_on_and_keeps_to_them(env: CloudEnv, client: TPUClient) -> None:
+    """What the trigger has pinned goes to the lease with its event; a trigger of a later try refuses another key."""
+    target = await env.ensure(client)
+    await until_ready(client, target, poll_policy())
+    hide_keys(env)
+    carried = TriggerContext(KEY, "token", GCP, SSH, "", 0.05, (now() + dt.timedelta(hours=1)).timestamp())
+    watch = TRIGGER_CONTEXT_FORM.to_json(carried)
+    event = await CloudTPUReadyTrigger(watch, json_form.to_json(target)).outcome()
+    change_keys(env)
+    later = replace(target, host_keys=tuple(event["host_keys"]))
+    with pytest.raises(HostKeyMismatch):
+        await CloudTPUReadyTrigger(watch, json_form.to_json(later)).outcome()
+
+
+async def test_key_that_the_api_publishes_later_counts(env: CloudEnv, client: TPUClient) -> None:
+    """Maintenance may give a worker another key: the API says so, and it is believed more than an earlier login."""
+    (published,) = await worker_keys(env, client)
+    (address,) = await worker_addresses(client, await client.node(NODE), env.access.options, ["ssh-ed25519 AAAA"])
+    assert address.host_key == published
 
 
 async def test_state_of_a_lost_node(env: CloudEnv, client: TPUClient) -> None:
