@@ -39,6 +39,7 @@ ROOT_DIR = ".airflow-tpu"  # below the login's home
 RUNS_DIR = "runs"
 RUNNER_DIR = "runner"
 
+VENV_DIR = "venv"  # of a run, beside its attempts
 BUNDLE_DIR = "bundle"
 OUTPUT_DIR = "output"
 CHECKPOINT_DIR = "checkpoints"  # of the run, so that the next attempt on the same machine finds it

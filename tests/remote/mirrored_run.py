@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_tpu import protocol
-from airflow_tpu.core.run.bundle import Bundle
 from airflow_tpu.core.run.job import JobSpec, RunRef
+from airflow_tpu.core.source.bundle import Bundle
 from tests.remote.checkpoint_server import URI, CheckpointServer
 from tests.remote.vm import LONG_GRACE, REPOSITORY, Machine, empty_tar, request, until
 
@@ -34,7 +34,7 @@ class MirroredRun:
         environment = {"ALLOW": str(self.allow), "TRC_LIBRARY": str(REPOSITORY / "include" / "train"), "MINE": "run"}
         fields = {"checkpoints_uri": URI, "mirror_secs": 0.1, "grace_secs": LONG_GRACE, **fields}
         job = JobSpec("run", attempt, argv or COUNTING_TRAINING, environment=environment, **fields)
-        data = request(job, Bundle("", empty_tar()))
+        data = request(job, Bundle((), empty_tar()))
         answer = self.machine.ask("start", data=data, STORAGE_EMULATOR_HOST=self.bucket.url)
         assert answer["type"] == protocol.STARTED, answer
         return job.ref

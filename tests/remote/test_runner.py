@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 
 from airflow_tpu import protocol
-from airflow_tpu.core.run.bundle import RunnerArchive
+from airflow_tpu.core.source.bundle import RunnerArchive
 from tests.remote.vm import REPOSITORY, RUN, Machine
 
 REMOTE = REPOSITORY / "include" / "remote"

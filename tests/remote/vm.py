@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from airflow_tpu import protocol
 from airflow_tpu.core import json_form
-from airflow_tpu.core.run.bundle import Bundle, RunnerArchive
 from airflow_tpu.core.run.job import JobSpec, RunRef
+from airflow_tpu.core.source.bundle import Bundle, RunnerArchive
 from localcloud.testing import eventually
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -102,7 +102,7 @@ class Machine:
     ) -> dict[str, Any]:
         """Start a job with an empty bundle; ``login`` is added to what the login finds."""
         job = JobSpec(run.run_name, run.attempt, argv, **fields)
-        return self.ask("start", data=request(job, Bundle("", empty_tar())), **(login or {}))
+        return self.ask("start", data=request(job, Bundle((), empty_tar())), **(login or {}))
 
     def evaluate(self, code: str) -> str:
         """Run Python among the runner's modules; return what it prints."""

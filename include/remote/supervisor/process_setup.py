@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 from types import FrameType
 from typing import Any, Callable
@@ -13,6 +14,7 @@ import protocol
 from machine.run_dir import RunDir
 
 _PR_SET_CHILD_SUBREAPER = 36
+_TRC = re.compile(r"\$(?:\{(TRC_\w+)\}|(TRC_\w+))")
 
 
 def environment(run: RunDir, job: dict[str, Any]) -> dict[str, str]:
@@ -38,7 +40,22 @@ def environment(run: RunDir, job: dict[str, Any]) -> dict[str, str]:
             protocol.MARKER: str(run.path),
         }
     )
+    variables["PYTHONPATH"] = _joined_path(str(run.bundle), variables.get("PYTHONPATH"))  # the library is at its top
+    venv = run.run_path / protocol.VENV_DIR
+    if (venv / "bin").is_dir():
+        # First on PATH: a shell script's python3 finds the requirements like a Python script does.
+        variables["PATH"] = _joined_path(str(venv / "bin"), variables.get("PATH", os.defpath))
+        variables["VIRTUAL_ENV"] = str(venv)
     return variables
+
+
+def expanded(argv: list[str], variables: dict[str, str]) -> list[str]:
+    """Return the words with each ``$TRC_NAME`` and ``${TRC_NAME}`` replaced by its value; nothing else is expanded."""
+    return [_TRC.sub(lambda found: variables.get(found[1] or found[2], found[0]), word) for word in argv]
+
+
+def _joined_path(first: str, others: str | None) -> str:
+    return os.pathsep.join([first, others]) if others else first
 
 
 def adopt_orphans() -> None:

@@ -20,7 +20,7 @@ import protocol
 from machine import processes
 from machine.run_dir import ReservedFile, RunDir
 from supervisor.mirror_process import MirrorProcess, runner_command
-from supervisor.process_setup import drain, environment, wake_on_signals
+from supervisor.process_setup import drain, environment, expanded, wake_on_signals
 from supervisor.stall import StallDetector
 from supervisor.stop_policy import StopPolicy
 
@@ -100,11 +100,12 @@ class Supervisor:
     def _run_step(self, argv: list[str], ready: int) -> StepEnd:
         self._record(None)
         reserved = ReservedFile(self._run.path / protocol.PID_FILE)  # the command may fill the disk at once
+        variables = environment(self._run, self._job)
         try:
             process = subprocess.Popen(
-                argv,
+                expanded(argv, variables),
                 cwd=str(self._run.bundle / self._job.get("working_dir", "")),
-                env=environment(self._run, self._job),
+                env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,

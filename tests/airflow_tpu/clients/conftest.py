@@ -11,7 +11,8 @@ import asyncssh
 import pytest
 
 from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
-from airflow_tpu.core.run.bundle import Bundle
+from airflow_tpu.core.source.bundle import Bundle
+from airflow_tpu.core.source.selection import Source
 from localcloud.vm.tiers import choose_driver
 from localcloud.vm.worker.interface import SSHKey, Worker, WorkerSpec
 
@@ -63,4 +64,4 @@ def bundle(tmp_path: Path) -> Bundle:
     script = tmp_path / "scripts" / "say.sh"
     script.parent.mkdir()
     script.write_text('echo "$@"\n')
-    return Bundle.build(script)
+    return Bundle.build(Source(script.parent, script.name, tmp_path / "home"))

@@ -12,8 +12,9 @@ import pytest
 
 from airflow_tpu import protocol
 from airflow_tpu.core import json_form
-from airflow_tpu.core.run.bundle import Bundle
 from airflow_tpu.core.run.job import JobSpec, RunRef
+from airflow_tpu.core.source.bundle import Bundle
+from airflow_tpu.core.source.selection import Source
 from tests.remote.vm import Machine, empty_tar, request
 
 JOB = JobSpec("run", 1, ("sh", "-c", "echo once; sleep 1000"))
@@ -27,7 +28,7 @@ def test_of_many_starts_one_gets_through(machine: Machine) -> None:
         )
         for _ in range(10)
     ]
-    data = request(JOB, Bundle("", empty_tar()))
+    data = request(JOB, Bundle((), empty_tar()))
     for racer in racers:
         assert racer.stdin
         racer.stdin.write(data[:-1])
@@ -55,7 +56,7 @@ def test_another_attempt_of_the_run_is_another_start(machine: Machine) -> None:
 
 def test_a_request_that_arrives_in_part_starts_nothing(machine: Machine) -> None:
     """A connection cut during the upload leaves nothing behind, so that the next start is the first."""
-    whole = request(JOB, Bundle("", empty_tar()))
+    whole = request(JOB, Bundle((), empty_tar()))
     answer = machine.ask("start", data=whole[:-1])
     assert (answer["type"], answer["reason"]) == (protocol.ERROR, "damaged")
     assert not machine.attempt().exists()
@@ -65,7 +66,7 @@ def test_a_request_that_arrives_in_part_starts_nothing(machine: Machine) -> None
 def test_a_bundle_cannot_write_outside(machine: Machine, name: str) -> None:
     """A member whose path leads out of the bundle is refused, and nothing is started."""
     member = tarfile.TarInfo(name)
-    answer = machine.ask("start", data=request(JOB, Bundle("", archive_of(member))))
+    answer = machine.ask("start", data=request(JOB, Bundle((), archive_of(member))))
     assert (answer["reason"], machine.attempt().exists()) == ("bad-bundle", False)
 
 
@@ -74,7 +75,7 @@ def test_a_bundle_holds_files_only(machine: Machine, kind: bytes) -> None:
     """Links and devices in a bundle are refused."""
     member = tarfile.TarInfo("member")
     member.type, member.linkname = kind, "/etc/passwd"
-    answer = machine.ask("start", data=request(JOB, Bundle("", archive_of(member))))
+    answer = machine.ask("start", data=request(JOB, Bundle((), archive_of(member))))
     assert answer["reason"] == "bad-bundle"
 
 
@@ -112,8 +113,9 @@ def test_odd_script_paths_and_arguments_arrive_as_they_are(machine: Machine, tmp
     python = name.endswith(".py")
     script.write_text("import sys; print(sys.argv[1:])" if python else 'printf "%s\\n" "$@"')
     arguments = ("--name=a b", "--x=$(reboot)", '--json={"a":1}', "", "new\nline", "{{ ds }}", "100%", "~")
-    bundle = Bundle.build(script, tmp_path / "scripts")
-    machine.ask("start", data=request(JobSpec("run", 1, bundle.command(arguments)), bundle))
+    bundle = Bundle.build(Source(tmp_path / "scripts", name, tmp_path / "home"))
+    job = JobSpec("run", 1, (*bundle.program, *arguments), working_dir=bundle.working_dir)
+    machine.ask("start", data=request(job, bundle))
     assert machine.result()["exit_code"] == 0
     expected = f"{list(arguments)}\n" if python else "".join(f"{argument}\n" for argument in arguments)
     assert machine.log().decode() == expected

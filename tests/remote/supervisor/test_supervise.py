@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from airflow_tpu import protocol
-from airflow_tpu.core.run.bundle import Bundle
 from airflow_tpu.core.run.job import JobSpec
+from airflow_tpu.core.source.bundle import Bundle
 from tests.remote.vm import LONG_GRACE, Machine, empty_tar, processes_with, request
 
 
@@ -82,7 +82,7 @@ def test_a_full_disk_does_not_keep_the_result_from_being_recorded(machine: Machi
     job = JobSpec("run", 1, ("sh", "-c", "yes; exit 7"))
     done = subprocess.run(
         [*_own_mounts(), "sh", str(script)],
-        input=request(job, Bundle("", empty_tar())),
+        input=request(job, Bundle((), empty_tar())),
         env=machine.environment(),
         capture_output=True,
         check=True,
@@ -119,6 +119,30 @@ def test_the_environment_follows_the_contract(machine: Machine) -> None:
         "TRC_RUN_ID": "run", "TRC_ATTEMPT": "1", "TRC_RESUME": "", "TRC_ACCEL": "tpu", "MINE": "a b"
     }  # fmt: skip
     assert (float(found["TRC_STOP_GRACE_SECS"]), float(found["TRC_DEADLINE"])) == (5.0, 4e9)
+
+
+def test_names_of_the_contract_are_expanded_in_arguments(machine: Machine) -> None:
+    """``$TRC_NAME`` and ``${TRC_NAME}`` become their values, those that only the VM knows too; no other name does."""
+    words = ["--out=$TRC_OUTPUT_DIR/x", "${TRC_DATA_URI}/train", "$TRC_UNKNOWN", "$HOME", "$(id)", "$$TRC_RUN_ID"]
+    machine.run("printf", "%s\n", *words, environment={"TRC_DATA_URI": "gs://bucket/$TRC_RUN_ID"})
+    found = machine.log().decode().splitlines()
+    output = str(machine.attempt() / "output")
+    assert found == [f"--out={output}/x", "gs://bucket/$TRC_RUN_ID/train", "$TRC_UNKNOWN", "$HOME", "$(id)", "$run"]
+
+
+def test_requirements_are_first_on_the_path_of_every_kind_of_command(machine: Machine) -> None:
+    """The environment that a setup has made is used by a shell script's python3 too, and by what that starts."""
+    python = "../../venv/bin/python3"
+    made = f'mkdir -p ../../venv/bin && printf "#!/bin/sh\\necho ours\\n" > {python} && chmod +x {python}'
+    machine.run("sh", "-c", "python3; sh -c python3; printf '%s\n' \"$VIRTUAL_ENV\"", setup=("sh", "-c", made))
+    venv = machine.attempt().parent / "venv"
+    assert machine.log().decode().splitlines() == ["ours", "ours", str(venv)]
+
+
+def test_the_top_of_the_bundle_can_be_imported_from(machine: Machine) -> None:
+    """The library at its top is found from a project's folder, before what the login's PYTHONPATH names."""
+    machine.run("sh", "-c", 'printf "%s\n" "$PYTHONPATH"', environment={"PYTHONPATH": "/mine"})
+    assert machine.log().decode() == f"{machine.attempt() / 'bundle'}:/mine\n"
 
 
 def test_the_environment_is_not_for_everybody(machine: Machine) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import protocol
-from airflow_tpu.core.run.bundle import RunnerArchive
+from airflow_tpu.core.source.bundle import RunnerArchive
 from airflow_tpu.errors import ProtocolMismatch
 from airflow_tpu.settings import remote_dir
 

@@ -30,7 +30,7 @@ from airflow_tpu.errors import ProtocolMismatch
 
 if TYPE_CHECKING:
     from airflow_tpu.clients.runner.frames import Frame
-    from airflow_tpu.core.run.bundle import Bundle, RunnerArchive
+    from airflow_tpu.core.source.bundle import Bundle, RunnerArchive
 
 _STOP_MARGIN_SECS = 45.0  # sweep, recording, and what is done if the supervisor hangs
 

@@ -6,11 +6,11 @@ Both are stored in Airflow's database, shown in its UI and written to the VM's j
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_tpu.core.request.fields import Invalid, plain
+from airflow_tpu.core.request.shell_words import split_words
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LIMIT = 100_000  # bytes; Linux takes 128 KiB for one argument (MAX_ARG_STRLEN)
@@ -35,7 +35,7 @@ _HINT = "looks like a secret; keep it in Secret Manager and let the script read 
 
 
 def arguments(value: Any) -> tuple[str, ...]:
-    """Arguments of the script, split as a shell splits words; nothing is expanded, ``{{ ds }}`` stays as typed.
+    """Arguments of the script, split as a shell splits words; nothing is expanded here, ``{{ ds }}`` stays as typed.
 
     :raises Invalid: for an open quote, a secret or more than 100 kB.
     """
@@ -47,7 +47,7 @@ def arguments(value: Any) -> tuple[str, ...]:
         raise Invalid("has a NUL character")
     if _SECRET_VALUE.search(whole):
         raise Invalid(_HINT, secret=True)
-    return tuple(given if isinstance(value, list | tuple) else _split(whole))
+    return tuple(given if isinstance(value, list | tuple) else split_words(whole))
 
 
 def environment(value: Any) -> dict[str, str]:
@@ -65,13 +65,6 @@ def environment(value: Any) -> dict[str, str]:
     if len("\n".join(found.values()).encode()) > _LIMIT:
         raise Invalid(f"is longer than {_LIMIT} bytes")
     return found
-
-
-def _split(line: str) -> list[str]:
-    try:
-        return shlex.split(line)
-    except ValueError as error:
-        raise Invalid(f"cannot be split into words: {str(error).lower()}") from None
 
 
 def _pairs(lines: str) -> Iterable[tuple[str, str]]:

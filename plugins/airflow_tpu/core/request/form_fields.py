@@ -93,15 +93,16 @@ _WHAT: Form = {
     "script": FormField(
         WHAT,
         "Script",
-        Text(paths.script, "relative path or `gs://` URI", examples=("digits.py", "hello.py")),
-        "Path below `include/train`, or a `gs://` URI.",
+        Text(paths.script, "relative path, `-m` and a module, or `gs://` URI", examples=("digits.py", "hello.py")),
+        "Path below `include/train`, `-m package.module`, or a `gs://` URI. It runs in its project's folder.",
         proposal="digits.py",
     ),
     "arguments": FormField(
         WHAT,
         "Arguments",
         Text(environment.arguments, "at most 100 kB"),
-        "Words for the script, quoted as in a shell.",
+        "Words for the script, quoted as in a shell, also pasted over several lines; `$TRC_DATA_URI` and the other "
+        "`TRC_` names are expanded.",
         "",
     ),
     "requirements": FormField(

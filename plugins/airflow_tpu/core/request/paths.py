@@ -16,6 +16,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]*[a-z0-9]")
 _WILDCARDS = re.compile(r"[#\[\]*?]")
 _FORBIDDEN_OBJECT = ".well-known/acme-challenge/"
+_MODULE = re.compile(r"-m\s+(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 _PATH_LIMIT = 700  # bytes; leaves room below Google's 1,024 for what is appended
 
 
@@ -98,12 +99,22 @@ def model_name(value: Any) -> str:
     return found
 
 
-def script(value: Any) -> str:
-    """A script: a path below ``include/train``, or the URI of an object.
+def module_name(script: str) -> str:
+    """Name of the module in ``-m package.module``; empty for a path."""
+    found = _MODULE.fullmatch(script)
+    return found["name"] if found else ""
 
-    :raises Invalid: if it is neither.
+
+def script(value: Any) -> str:
+    """A script: a path below ``include/train``, a module as ``-m package.module``, or the URI of an object.
+
+    :raises Invalid: if it is none of them.
     """
     found = plain(value)
+    if found.startswith("-m "):
+        if not module_name(found):
+            raise Invalid("is no module; give -m package.module")
+        return found
     if not found.startswith("gs://"):
         return relative_path(found)
     if found.endswith("/"):

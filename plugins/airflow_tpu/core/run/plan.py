@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from airflow_tpu import protocol
 from airflow_tpu.core.run.job import JobSpec
 
 if TYPE_CHECKING:
@@ -12,16 +15,7 @@ if TYPE_CHECKING:
 
     from airflow_tpu.core.catalogue.catalogue import AcceleratorType
     from airflow_tpu.core.request.run_conf import RunConf
-    from airflow_tpu.core.run.bundle import Bundle
-
-_VENV = "../../venv"  # of the run, beside its attempts: the next attempt on the same worker finds it installed
-
-# The image's TensorFlow stays visible; what a script needs beyond it goes into an environment of its own.
-_SETUP = (
-    "sh",
-    "-c",
-    f"python3 -m venv --system-site-packages {_VENV} && {_VENV}/bin/python -m pip install -q -r requirements.txt",
-)
+    from airflow_tpu.core.source.bundle import Bundle
 
 
 @dataclass(frozen=True)
@@ -60,21 +54,31 @@ def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attemp
     :param bundle: what travels with it.
     :param attempt: which start this is.
     """
-    command = bundle.command(conf.arguments)
-    if bundle.has_requirements and command[0] == "python3":
-        command = (f"{_VENV}/bin/python", *command[1:])
     return JobSpec(
         run_name=attempt.run_name,
         attempt=attempt.number,
-        argv=command,
+        argv=(*bundle.program, *conf.arguments),
+        working_dir=bundle.working_dir,
         environment={**_contract(conf, accelerator, attempt), **conf.environment},
-        setup=_SETUP if bundle.has_requirements else (),
+        setup=_setup(bundle) if bundle.requirements else (),
         deadline=attempt.deadline.timestamp(),
         checkpoints_uri=checkpoints_uri(conf, attempt.run_name),
         stall_secs=conf.stall_minutes * 60.0,
         own_resource=attempt.own_resource,
         artifacts_uri=artifacts_uri(conf, attempt.run_name, attempt.number),
     )
+
+
+def _setup(bundle: Bundle) -> tuple[str, ...]:
+    """What installs the requirements, in the working directory: a relative path in them (``-e .``) is meant from there.
+
+    The image's TensorFlow stays visible; what a script needs beyond it goes into an environment of the run, beside its
+    attempts, so that the next attempt on the same worker finds it installed.
+    """
+    top = "../" * len(PurePosixPath(bundle.working_dir).parts)
+    venv, requirements = f"{top}../../{protocol.VENV_DIR}", shlex.quote(f"{top}./{bundle.requirements}")
+    install = f"{venv}/bin/python -m pip install -q -r {requirements}"
+    return ("sh", "-c", f"python3 -m venv --system-site-packages {venv} && {install}")
 
 
 def _contract(conf: RunConf, accelerator: AcceleratorType, attempt: Attempt) -> dict[str, str]:

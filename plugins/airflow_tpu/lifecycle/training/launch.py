@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_tpu import settings
 from airflow_tpu.clients.runner.session import RunSession
-from airflow_tpu.core.run.bundle import Bundle
 from airflow_tpu.core.run.job import RunRef
 from airflow_tpu.core.run.plan import Attempt, plan_job
+from airflow_tpu.core.source.bundle import Bundle
+from airflow_tpu.core.source.selection import Source
 from airflow_tpu.errors import ConfigError, ConnectionFailed, Fault
 from airflow_tpu.hooks.artifacts import split_uri
 from airflow_tpu.lifecycle.training.follow import RunningJob
@@ -47,10 +49,10 @@ def build_bundle(run: RunContext) -> Bundle:
 def _collect(run: RunContext) -> Bundle:
     from google.api_core.exceptions import Forbidden, NotFound
 
-    conf, train = run.conf, settings.include_dir() / "train"
-    requirements = train / conf.requirements if conf.requirements else None
+    conf, home = run.conf, settings.include_dir() / "train"
+    source = Source(home, conf.script, home, conf.arguments, conf.requirements)
     if not conf.script.startswith("gs://"):
-        return Bundle.build(train / conf.script, train, requirements)
+        return Bundle.build(source)
     bucket, name = split_uri(conf.script)
     with tempfile.TemporaryDirectory(prefix="airflow-tpu-") as folder:
         script = Path(folder) / Path(name).name
@@ -59,7 +61,7 @@ def _collect(run: RunContext) -> Bundle:
         except (Forbidden, NotFound) as error:
             problem = "there is no such object" if isinstance(error, NotFound) else "may not be read"
             raise ConfigError([Fault("script", conf.script, problem)], "the bundle") from error
-        return Bundle.build(script, Path(folder), requirements)
+        return Bundle.build(replace(source, top=Path(folder), script=script.name))
 
 
 async def locate(client: TPUClient, run: RunContext, record: RunRecord, node: ResourceName) -> RunningJob:

@@ -13,9 +13,9 @@ import pytest
 from airflow_tpu.clients.runner.connection import WorkerConnection
 from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
-from airflow_tpu.core.run.bundle import Bundle, RunnerArchive
 from airflow_tpu.core.run.job import JobSpec, RunRef
 from airflow_tpu.core.run.messages import Finished, FollowMessage, Gone, Heartbeat, LogChunk, Pushed
+from airflow_tpu.core.source.bundle import Bundle, RunnerArchive
 from airflow_tpu.errors import ConnectionFailed, ProtocolMismatch
 from localcloud.clock import RealClock
 from localcloud.faults import FaultRegistry

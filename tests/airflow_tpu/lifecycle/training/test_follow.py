@@ -14,9 +14,9 @@ from google.cloud.tpu_v2.types import Node
 from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core import json_form
-from airflow_tpu.core.run.bundle import Bundle
 from airflow_tpu.core.run.job import JobSpec, RunRef
 from airflow_tpu.core.run.result import RunResult
+from airflow_tpu.core.source.bundle import Bundle
 from airflow_tpu.errors import DeadlineExceeded, RunInterrupted, TPULost, TPUPreempted
 from airflow_tpu.lifecycle.training.follow import OVERTIME, Follower, RunningJob
 from airflow_tpu.lifecycle.waits.reachability import ONE_TRY, arrive
@@ -55,7 +55,7 @@ for number in range(3):
         time.sleep(0.2)
     print("end", flush=True)
 """
-EMPTY = Bundle("", b"\0" * 1024)
+EMPTY = Bundle((), b"\0" * 1024)
 PATIENT = replace(ONE_TRY, frame=3.0, keepalive=1.0)
 
 

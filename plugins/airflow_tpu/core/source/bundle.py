@@ -7,42 +7,37 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from airflow_tpu import protocol
+from airflow_tpu.core.source.program import script_faults
+from airflow_tpu.core.source.project import Project, find_project, missing
+from airflow_tpu.core.source.selection import Source, selected_files
 from airflow_tpu.errors import ConfigError, Fault
 
 SIZE_LIMIT = 32 * 1024 * 1024  # bytes; data belongs into a bucket, not into the bundle
-REQUIREMENTS = "requirements.txt"
-
-_SKIPPED_DIRS = frozenset({"__pycache__", "node_modules", "venv", "build", "dist"})
-_SKIPPED_SUFFIXES = (".pyc", ".tmp", ".swp")
 _SOURCES = frozenset({".py", ".sh", ".jl", ".ipynb", ".md", ".c", ".cc", ".h"})
 """Files of these kinds stay in the bundle although they speak of a key: the script may import them."""
-_INTERPRETERS: Mapping[str, tuple[str, ...]] = {
-    ".py": ("python3",),
-    ".sh": ("bash",),
-    ".jl": ("julia",),
-}
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A tar archive with the script and the files beside it.
+    """A tar archive with the script and what it needs.
 
-    :param script: path of the script inside the bundle.
+    :param program: what starts the script in the working directory, without its arguments.
     :param data: the archive.
-    :param has_requirements: whether ``requirements.txt`` at its top was asked for.
+    :param working_dir: folder in the archive in which everything is started, empty for its top.
+    :param requirements: path of the requirements file in the archive, empty for none.
     :param left_behind: keys and password files that lie beside the script and are not in the archive.
     """
 
-    script: str
+    program: tuple[str, ...]
     data: bytes = field(repr=False)
-    has_requirements: bool = False
+    working_dir: str = ""
+    requirements: str = ""
     left_behind: tuple[str, ...] = ()
 
     @property
@@ -51,42 +46,36 @@ class Bundle:
         return hashlib.sha256(self.data).hexdigest()
 
     @classmethod
-    def build(cls, script: Path, root: Path | None = None, requirements: Path | None = None) -> Bundle:
-        """Collect the script and all ordinary files below ``root``: it may import its neighbours.
+    def build(cls, source: Source) -> Bundle:
+        """Collect the project of a script.
 
         Hidden files, caches, links and keys stay behind; the keys by name, since the script may look for them.
 
-        :param script: the script.
-        :param root: directory to take along, the script's own by default.
-        :param requirements: becomes ``requirements.txt`` at the top of the bundle.
-        :raises ConfigError: if a file is missing, the script is outside ``root``, or it all is too big.
+        :param source: the script, and where it lies.
+        :raises ConfigError: a file is missing, the script cannot run on the VM, or it all is too big.
         """
-        root = (root or script.parent).resolve()
-        faults = [
-            Fault(name, str(path), "there is no such file")
-            for name, path in (("script", script), ("requirements", requirements))
-            if path is not None and not path.is_file()
-        ]
-        if not faults and not script.resolve().is_relative_to(root):
-            faults.append(Fault("script", str(script), f"is not below {root}"))
-        if faults:
-            raise ConfigError(faults, "the bundle")
-        name = script.resolve().relative_to(root).as_posix()
-        found = _files_below(root)
-        keys = sorted(path for path in found if path != name and _is_key(found[path]))
-        files = {path: found[path] for path in found if path not in keys} | {name: script}
-        if requirements is not None:
-            files[REQUIREMENTS] = requirements
+        project = _project(source)
+        found = selected_files(source, project)
+        keys = sorted(path for path in found if found[path] != project.script and _is_key(found[path]))
+        files = {path: found[path] for path in found if path not in keys}
+        files[project.script.relative_to(source.top).as_posix()] = project.script
         _check_size(files)
-        return cls(name, _archive(files), requirements is not None, tuple(keys))
+        return cls(project.argv, _archive(files), project.folder, source.requirements, tuple(keys))
 
-    def command(self, arguments: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return what runs the script from the top of the bundle; a script of unknown kind runs by itself.
 
-        The path starts with ``./``, so that a name like ``-rf.py`` is not taken for an option.
-        """
-        interpreter = _INTERPRETERS.get(PurePosixPath(self.script).suffix.lower(), ())
-        return (*interpreter, f"./{self.script}", *arguments)
+def _project(source: Source) -> Project:
+    faults: list[Fault] = []
+    project = None
+    try:
+        project = find_project(source.top, source.script)
+        faults += script_faults(project.script)
+    except FileNotFoundError as error:
+        faults.append(missing(error, source.script))
+    if source.requirements and not (source.home / source.requirements).is_file():
+        faults.append(Fault("requirements", source.requirements, f"there is no such file in {source.home}"))
+    if project is None or faults:
+        raise ConfigError(faults, "the bundle")
+    return project
 
 
 @dataclass(frozen=True)
@@ -115,23 +104,6 @@ class RunnerArchive:
             raise FileNotFoundError(remote_dir / "runner.py")
         files["protocol.py"] = Path(protocol.__file__)
         return cls(_archive(files))
-
-
-def _files_below(root: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for directory, directories, names in os.walk(root):
-        directories[:] = [name for name in directories if name not in _SKIPPED_DIRS and not name.startswith(".")]
-        paths = [Path(directory, name) for name in names if _wanted(name)]
-        found.update({path.relative_to(root).as_posix(): path for path in paths if _ordinary(path)})
-    return found
-
-
-def _wanted(name: str) -> bool:
-    return not name.startswith(".") and not name.endswith(_SKIPPED_SUFFIXES)
-
-
-def _ordinary(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
 
 
 def _is_key(path: Path) -> bool:

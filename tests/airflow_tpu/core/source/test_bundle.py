@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_tpu.core.run import bundle as module
-from airflow_tpu.core.run.bundle import Bundle, RunnerArchive
+from airflow_tpu.core.source import bundle as module
+from airflow_tpu.core.source.bundle import Bundle, RunnerArchive
+from airflow_tpu.core.source.selection import Source
 from airflow_tpu.errors import ConfigError
 
 
@@ -18,6 +19,11 @@ def members(bundle: Bundle) -> dict[str, tarfile.TarInfo]:
     """The members of a bundle by name."""
     with tarfile.open(fileobj=io.BytesIO(bundle.data)) as tar:
         return {member.name: member for member in tar}
+
+
+def built(top: Path, script: str = "digits.py") -> Bundle:
+    """The bundle of a folder that holds one project."""
+    return Bundle.build(Source(top, script, top.parent / "home"))
 
 
 @pytest.fixture
@@ -32,7 +38,7 @@ def train(tmp_path: Path) -> Path:
 
 def test_a_script_travels_with_its_neighbours(train: Path) -> None:
     """Modules beside and below the script are in the bundle, so that it can import them."""
-    assert set(members(Bundle.build(train / "digits.py"))) == {"digits.py", "lib/data.py"}
+    assert set(members(built(train))) == {"digits.py", "lib/data.py"}
 
 
 def test_what_is_nobodys_business_stays_behind(train: Path) -> None:
@@ -45,7 +51,7 @@ def test_what_is_nobodys_business_stays_behind(train: Path) -> None:
     (train / "tls.key").touch()
     (train / "link.py").symlink_to("/etc/passwd")
     os.mkfifo(train / "fifo.py")
-    assert set(members(Bundle.build(train / "digits.py"))) == {"digits.py", "lib/data.py"}
+    assert set(members(built(train))) == {"digits.py", "lib/data.py"}
 
 
 KEYS = {
@@ -63,7 +69,7 @@ KEYS = {
 def test_keys_stay_behind_by_name(train: Path, name: str) -> None:
     """Keys and password files, known by name or content, are not sent, and the bundle says which they were."""
     (train / "lib" / name).write_text(KEYS[name])
-    bundle = Bundle.build(train / "digits.py")
+    bundle = built(train)
     assert set(members(bundle)) == {"digits.py", "lib/data.py"}
     assert bundle.left_behind == (f"lib/{name}",)
 
@@ -80,70 +86,37 @@ def test_keys_stay_behind_by_name(train: Path, name: str) -> None:
 def test_what_only_speaks_of_keys_travels(train: Path, name: str, content: str) -> None:
     """Settings, labels and modules are sent, since a script without them fails."""
     (train / name).write_text(content)
-    bundle = Bundle.build(train / "digits.py")
+    bundle = built(train)
     assert name in members(bundle)
     assert bundle.left_behind == ()
 
 
 def test_the_same_files_give_the_same_bytes(train: Path, tmp_path: Path) -> None:
     """Times, owners and the order of the directory do not show in the digest; contents and names do."""
-    first = Bundle.build(train / "digits.py")
+    first = built(train)
     copy = tmp_path / "copy"
     (copy / "lib").mkdir(parents=True)
     for name in ("lib/data.py", "digits.py"):
         (copy / name).write_bytes((train / name).read_bytes())
         os.utime(copy / name, (1, 1))
-    assert Bundle.build(copy / "digits.py").sha256 == first.sha256
+    assert built(copy).sha256 == first.sha256
     (copy / "digits.py").write_text("pass\n")
-    assert Bundle.build(copy / "digits.py").sha256 != first.sha256
-
-
-def test_requirements_come_to_the_top(train: Path, tmp_path: Path) -> None:
-    """The requirements file is in the bundle under one name, wherever it was."""
-    requirements = tmp_path / "requirements-tpu.txt"
-    requirements.write_text("numpy\n")
-    bundle = Bundle.build(train / "digits.py", requirements=requirements)
-    assert bundle.has_requirements
-    assert "requirements.txt" in members(bundle)
-
-
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [
-        ("a.py", ("python3", "./a.py", "--x")),
-        ("-rf.py", ("python3", "./-rf.py", "--x")),
-        ("sub dir/it's.py", ("python3", "./sub dir/it's.py", "--x")),
-        ("train.sh", ("bash", "./train.sh", "--x")),
-        ("model.jl", ("julia", "./model.jl", "--x")),
-        ("학습", ("./학습", "--x")),
-    ],
-)
-def test_the_command_fits_the_script(tmp_path: Path, name: str, command: tuple[str, ...]) -> None:
-    """The interpreter follows from the name, and no name can be taken for an option."""
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).touch()
-    assert Bundle.build(tmp_path / name, tmp_path).command(["--x"]) == command
+    assert built(copy).sha256 != first.sha256
 
 
 def test_a_script_that_runs_by_itself_is_executable(tmp_path: Path) -> None:
     """A script without a known ending can be executed on the worker, whatever its mode was here."""
-    (tmp_path / "train").touch(mode=0o600)
+    (tmp_path / "train").write_text("#!/usr/bin/env python3\n")
     (tmp_path / "notes.txt").touch(mode=0o600)
-    modes = {name: member.mode for name, member in members(Bundle.build(tmp_path / "train")).items()}
+    modes = {name: member.mode for name, member in members(built(tmp_path, "train")).items()}
     assert modes == {"train": 0o755, "notes.txt": 0o644}
 
 
 def test_missing_files_are_all_named(tmp_path: Path) -> None:
     """A script and a requirements file that are not there give one error with two faults."""
     with pytest.raises(ConfigError) as caught:
-        Bundle.build(tmp_path / "a.py", requirements=tmp_path / "r.txt")
+        Bundle.build(Source(tmp_path, "a.py", tmp_path, requirements="r.txt"))
     assert [fault.field for fault in caught.value.faults] == ["script", "requirements"]
-
-
-def test_a_script_outside_its_root_is_refused(train: Path) -> None:
-    """A root that does not contain the script is a mistake."""
-    with pytest.raises(ConfigError, match="is not below"):
-        Bundle.build(train / "digits.py", train / "lib")
 
 
 def test_data_beside_the_script_is_too_much(train: Path) -> None:
@@ -151,7 +124,7 @@ def test_data_beside_the_script_is_too_much(train: Path) -> None:
     with (train / "images.npz").open("wb") as file:
         file.truncate(module.SIZE_LIMIT + 1)
     with pytest.raises(ConfigError, match=r"images\.npz \(33,554,433 bytes\)"):
-        Bundle.build(train / "digits.py")
+        built(train)
 
 
 def test_the_runner_needs_its_entry_point(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""What a person brings: which of their files travel to the TPU VM, and what starts them there."""

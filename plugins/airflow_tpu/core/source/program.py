@@ -1,0 +1,52 @@
+"""What starts a script on the TPU VM, and what of a script is known to fail there before a TPU is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from airflow_tpu.errors import Fault
+
+_FIRST_BYTES = 4096
+INTERPRETERS: Mapping[str, tuple[str, ...]] = {
+    ".py": ("python3",),
+    # A training that fails in the middle of a pipe (train.py |& tee log) has failed.
+    ".sh": ("bash", "-o", "pipefail"),
+    ".jl": ("julia",),
+}
+
+
+def program_of(script: str) -> tuple[str, ...]:
+    """Return what runs a script from the folder that its path is relative to; one of unknown kind runs by itself.
+
+    The path starts with ``./``, so that a name like ``-rf.py`` is not taken for an option.
+    """
+    return (*INTERPRETERS.get(PurePosixPath(script).suffix.lower(), ()), f"./{script}")
+
+
+def script_faults(path: Path) -> list[Fault]:
+    """Return what is known to fail on the VM.
+
+    :param path: of the script, on this machine.
+    """
+    return [Fault("script", path.name, problem) for problem in _problems(path)]
+
+
+def _problems(path: Path) -> Iterator[str]:
+    suffix = path.suffix.lower()
+    with path.open("rb") as file:
+        start = file.read(_FIRST_BYTES)
+    interpreted = start.startswith(b"#!")
+    if suffix == ".ipynb":
+        yield (
+            "is a notebook, which no interpreter runs as it is; write it as a script with "
+            f"'jupyter nbconvert --to script {path.name}', and give that"
+        )
+    elif suffix not in INTERPRETERS and not interpreted and not start.startswith(b"\x7fELF"):
+        known = ", ".join(INTERPRETERS)
+        yield f"has no interpreter: its name does not end in {known}, and its first line is not '#!' and a program"
+    elif (suffix == ".sh" or interpreted) and b"\r\n" in start and suffix != ".py":
+        yield (
+            "has Windows line ends (CRLF), which a shell takes for a part of each command; save it with LF "
+            f"('sed -i s/\\\\r$// {path.name}', and in git '*.sh text eol=lf' in .gitattributes)"
+        )

@@ -1,0 +1,55 @@
+"""From the form and the bundle to the job that the worker starts."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+
+import pytest
+
+from airflow_tpu.core.catalogue.catalogue import Catalogue
+from airflow_tpu.core.request.run_conf import RunConf
+from airflow_tpu.core.run.job import JobSpec
+from airflow_tpu.core.run.plan import Attempt, plan_job
+from airflow_tpu.core.source.bundle import Bundle
+from tests.airflow_tpu.cloud_env import FORM
+
+BUNDLE = Bundle(("python3", "./train.py"), b"", working_dir="repo")
+ATTEMPT = Attempt("run", 1, dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+
+
+def planned(catalogue: Catalogue, bundle: Bundle, **form: str) -> JobSpec:
+    """The job of a form."""
+    conf = RunConf.parse({**FORM, **form}, catalogue)
+    return plan_job(conf, catalogue.types[conf.accelerator_type], bundle, ATTEMPT)
+
+
+def test_the_command_is_the_bundles_with_the_arguments_of_the_form(catalogue: Catalogue) -> None:
+    """It starts in the project's folder, and installs nothing that was not asked for."""
+    job = planned(catalogue, BUNDLE, arguments="--lr 1e-3 \\\n --bs 8")
+    assert job.argv == ("python3", "./train.py", "--lr", "1e-3", "--bs", "8")
+    assert (job.working_dir, job.setup) == ("repo", ())
+
+
+@pytest.mark.parametrize(
+    ("folder", "venv", "file"),
+    [
+        ("", "../../venv", "./reqs/vm.txt"),
+        ("repo", "../../../venv", ".././reqs/vm.txt"),
+        ("a/b", "../../../../venv", "../.././reqs/vm.txt"),
+    ],
+)
+def test_requirements_are_installed_from_where_they_lie(
+    catalogue: Catalogue, folder: str, venv: str, file: str
+) -> None:
+    """The environment lies beside the attempts, however deep the project's folder is."""
+    job = planned(catalogue, replace(BUNDLE, working_dir=folder, requirements="reqs/vm.txt"))
+    assert job.setup[:2] == ("sh", "-c")
+    assert job.setup[2].startswith(f"python3 -m venv --system-site-packages {venv} && ")
+    assert job.setup[2].endswith(f" -r {file}")
+
+
+def test_a_requirements_file_of_any_name_is_one_word(catalogue: Catalogue) -> None:
+    """A name with spaces or a shell's characters reaches pip as it is."""
+    job = planned(catalogue, replace(BUNDLE, working_dir="", requirements="my $(reboot) list.txt"))
+    assert job.setup[2].endswith(" -r './my $(reboot) list.txt'")
