@@ -42,6 +42,7 @@ RUNNER_DIR = "runner"
 VENV_DIR = "venv"  # of a run, beside its attempts
 BUNDLE_DIR = "bundle"
 OUTPUT_DIR = "output"
+WORKING_DIR = "working-dir"  # in the bucket: what the command has left beside its script
 CHECKPOINT_DIR = "checkpoints"  # of the run, so that the next attempt on the same machine finds it
 JOB_FILE = "job.json"
 PID_FILE = "pid.json"

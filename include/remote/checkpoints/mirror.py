@@ -21,6 +21,7 @@ from checkpoints.upload import Torn, Uploader
 from gcs.objects import ObjectDamaged
 from gcs.requests import RequestFailed, Storage
 from gcs.source import FileChanged
+from machine import working_dir
 from machine.run_dir import RunDir
 
 _LONGEST_PAUSE_SECS = 60.0
@@ -28,6 +29,10 @@ _HURRY_SECS = 0.3  # between two tries while the supervisor waits for the last o
 _LOOKS_PER_CLAIM = 12  # a script that saves seldom must not train on beside the attempt that has overtaken it
 _NICE = 5  # the training comes first
 _ERROR_LIMIT = 300
+_AT_RISK = (
+    "%s (%d file(s) in all) lies in the working directory, which is saved when the run ends: a TPU that is taken away "
+    "before takes it along. Write checkpoints to TRC_CHECKPOINT_DIR and results to TRC_OUTPUT_DIR"
+)
 
 
 class SupervisorPipe:
@@ -83,6 +88,7 @@ class Mirror:
         self._rejected: set[str] = set()
         self._failures = 0
         self._looks = 0
+        self._told = False
         self._status: dict[str, Any] = dict.fromkeys(("last_step", "last_name", "last_at", "pending"))
         self._status.update(error="", fenced=False)
 
@@ -105,6 +111,7 @@ class Mirror:
         self._looks += 1
         try:
             if self._looks % _LOOKS_PER_CLAIM == 0:
+                self._tell_of_working_dir()
                 self._uploader.check_claims()
             return self._upload_newest(finishing)
         except Overtaken as error:
@@ -116,6 +123,13 @@ class Mirror:
         except (RequestFailed, ObjectDamaged, OSError) as error:
             self._complain(error)
         return False
+
+    def _tell_of_working_dir(self) -> None:
+        """Log once that the command writes where nothing outlives the TPU."""
+        left = [] if self._told else working_dir.left_files(self._run, "")
+        if left:
+            self._told = True
+            _say(_AT_RISK % (left[0].name, len(left)))
 
     def _upload_newest(self, finishing: bool) -> bool:
         for one in self._candidates(finishing):

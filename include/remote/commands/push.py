@@ -13,7 +13,7 @@ import protocol
 from gcs.requests import RequestFailed, Storage
 from gcs.source import FileChanged, SourceFile
 from gcs.upload import Bucket, StoredObject, split_uri
-from machine import output_tree, state
+from machine import output_tree, state, working_dir
 from machine.run_dir import RunDir
 
 _AT_ONCE = 8
@@ -123,7 +123,7 @@ def push(run: RunDir, uri: str, out: BinaryIO, alive: Callable[[], None] = _igno
     :param alive: called after each message that ``out`` has taken.
     """
     destination = Destination(uri, Storage())
-    entries = output_tree.scan(run.output, destination.prefix + protocol.OUTPUT_DIR + "/")
+    entries = _entries(run, destination.prefix)
     progress = ProgressReporter(out, alive)
     results = _upload_all(destination, _uploads(run, entries), progress)
     content = json.dumps(_manifest(entries, results), sort_keys=True, indent=1).encode("ascii")
@@ -134,9 +134,18 @@ def push(run: RunDir, uri: str, out: BinaryIO, alive: Callable[[], None] = _igno
     out.write(protocol.encode(protocol.PUSHED, uri=manifest_uri, length=len(content)) + content)
 
 
+def _entries(run: RunDir, prefix: str) -> list[output_tree.OutputFile]:
+    output = output_tree.scan(run.output, prefix + protocol.OUTPUT_DIR + "/")
+    left = working_dir.left_files(run, prefix + protocol.WORKING_DIR + "/")
+    return [
+        *(entry.below(protocol.OUTPUT_DIR) for entry in output),
+        *(entry.below(protocol.WORKING_DIR) for entry in left),
+    ]
+
+
 def _uploads(run: RunDir, entries: list[output_tree.OutputFile]) -> list[Upload]:
     good = [entry for entry in entries if not entry.reason and not entry.target]
-    uploads = [Upload(protocol.OUTPUT_DIR + "/" + entry.name, entry.path) for entry in good]
+    uploads = [Upload(entry.name, entry.path) for entry in good]
     if run.log.exists():
         uploads.append(Upload(protocol.LOG_OBJECT, run.log, growing=state.observe(run).name == state.RUNNING))
     return uploads
@@ -166,12 +175,11 @@ def _upload_all(destination: Destination, uploads: list[Upload], progress: Progr
 
 def _manifest(entries: list[output_tree.OutputFile], results: list[UploadResult]) -> dict[str, Any]:
     """No times and nothing of this machine: the same content pushed again gives the same bytes."""
-    below = protocol.OUTPUT_DIR + "/"
     return {
         "version": MANIFEST_VERSION,
         "files": [_file(result.upload.name, result.stored) for result in results if result.stored],
-        "links": [{"path": below + entry.name, "target": below + entry.target} for entry in entries if entry.target],
-        "skipped": [{"path": below + entry.name, "reason": entry.reason} for entry in entries if entry.reason],
+        "links": [{"path": entry.name, "target": entry.target} for entry in entries if entry.target],
+        "skipped": [{"path": entry.name, "reason": entry.reason} for entry in entries if entry.reason],
         "failed": [{"path": result.upload.name, "reason": result.reason} for result in results if result.reason],
     }
 

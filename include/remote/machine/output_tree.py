@@ -26,6 +26,11 @@ class OutputFile(NamedTuple):
     reason: str = ""
     target: str = ""
 
+    def below(self, folder: str) -> OutputFile:
+        """Return the entry as it is named in a manifest that lists several folders."""
+        target = "%s/%s" % (folder, self.target) if self.target else ""
+        return self._replace(name="%s/%s" % (folder, self.name), target=target)
+
 
 def scan(root: Path, prefix: str) -> list[OutputFile]:
     """Return all entries below ``root`` in a fixed order.

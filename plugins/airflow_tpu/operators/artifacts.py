@@ -70,8 +70,8 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
         collected.check(uri)
         if not collected.outputs and not self.allow_empty:
             raise NothingProduced(
-                f"the run ended well and left no file in TRC_OUTPUT_DIR; its log is below {uri}. Write results there, "
-                "or set allow_empty if there are none."
+                f"the run ended well and left no file in TRC_OUTPUT_DIR or beside its script; its log is below {uri}. "
+                "Write results there, or set allow_empty if there are none."
             )
 
     def _describe(self, run: RunContext, record: RunRecord, manifest: Manifest, uri: str) -> dict[str, Any]:

@@ -41,6 +41,15 @@ def test_the_newest_checkpoint_is_in_the_bucket_while_the_run_goes_on(
     assert run.mirror(ref)["error"] == ""
 
 
+def test_what_is_at_risk_is_said_once_while_the_run_goes_on(run: MirroredRun) -> None:
+    """A command that writes beside its script learns in its log that a TPU that is taken away takes the files along."""
+    ref = run.start("sh", "-c", "echo 1 > model.h5; until [ -e enough ]; do sleep 0.1; done")
+    until(lambda: b"model.h5 (1 file(s) in all) lies in the working directory" in run.machine.log())
+    (run.machine.attempt() / "bundle" / "enough").touch()
+    assert run.machine.result(ref)["exit_code"] == 0
+    assert run.machine.log().count(b"lies in the working directory") == 1
+
+
 def test_the_newest_three_stay(run: MirroredRun, bucket: CheckpointServer) -> None:
     """Older checkpoints leave the bucket once newer ones are safe there."""
     ref = run.start()

@@ -16,9 +16,12 @@ from typing import Any
 import pytest
 
 from airflow_tpu import protocol
+from airflow_tpu.core.run.job import JobSpec
 from airflow_tpu.core.run.manifest import Manifest
+from airflow_tpu.core.source.bundle import Bundle
+from airflow_tpu.core.source.selection import Source
 from tests.remote.checkpoint_server import BucketServer
-from tests.remote.vm import RUN, Machine, named
+from tests.remote.vm import RUN, Machine, named, request
 
 MIB = 1024 * 1024
 ODD_NAMES = ("a#1", "100%", "x%2Fy", "q?x", "a b", "[1]*", "tab\t", ".hidden", "-x", "한글", "n" * 255)
@@ -49,6 +52,37 @@ async def bucket(tmp_path: Path) -> AsyncIterator[Bucket]:
     yield art
     await art.server.close()
     assert art.faults.unused() == []
+
+
+def run_in_project(machine: Machine, folder: Path, script: str) -> None:
+    """Run a shell script in a project that has another file."""
+    project = folder / "project"
+    project.mkdir()
+    (project / "train.sh").write_text(script)
+    (project / "shipped.txt").write_text("as it was")
+    (project / "grows.txt").write_text("shipped")
+    bundle = Bundle.build(Source(project, "train.sh", folder / "home"))
+    machine.ask("start", data=request(JobSpec(RUN.run_name, RUN.attempt, bundle.program), bundle))
+    assert machine.result()["exit_code"] == 0
+
+
+async def test_what_is_left_in_the_working_directory_is_saved(machine: Machine, bucket: Bucket, tmp_path: Path) -> None:
+    """New and changed files beside the script are pushed; what travelled there, caches and hidden files are not."""
+    left = "mkdir -p ckpt __pycache__ .cache && echo w > ckpt/1.h5 && touch -d 2001-01-01 old.npz"
+    run_in_project(machine, tmp_path, f"{left} && touch .cache/x __pycache__/y && echo more >> grows.txt")
+    _, manifest = await bucket.push(machine)
+    expected = ["log.txt", "working-dir/ckpt/1.h5", "working-dir/grows.txt", "working-dir/old.npz"]
+    assert paths(manifest["files"]) == expected
+
+
+async def test_data_in_the_working_directory_are_no_result(machine: Machine, bucket: Bucket, tmp_path: Path) -> None:
+    """Beyond the limit the newest files are saved, and each other one is named."""
+    run_in_project(machine, tmp_path, "truncate -s 3G data.bin && sleep 0.1 && echo w > model.h5")
+    _, manifest = await bucket.push(machine)
+    assert paths(manifest["files"]) == ["log.txt", "working-dir/model.h5"]
+    (skipped,) = manifest["skipped"]
+    assert skipped["path"] == "working-dir/data.bin"
+    assert skipped["reason"].startswith("is beyond the 2 GiB that are saved")
 
 
 @pytest.fixture

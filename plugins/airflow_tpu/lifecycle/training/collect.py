@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_BESIDE_SCRIPT = (
+    "the script has left %d file(s) in its working directory; they are in %s. A TPU that is taken away in mid-run "
+    "takes such files along: write checkpoints to TRC_CHECKPOINT_DIR and results to TRC_OUTPUT_DIR"
+)
+
 # How the worker words a refusal of the bucket: path, status, message.
 _REFUSAL = re.compile(r": 40[13] ")
 
@@ -73,9 +78,15 @@ class Collected:
         log.info("kept what the run had produced: %d file(s) below %s", len(self.manifest.files), uri)
 
     @property
+    def beside_script(self) -> int:
+        """Number of files that the script has left in its working directory."""
+        return sum(1 for file in self.manifest.files if file.path.startswith(f"{protocol.WORKING_DIR}/"))
+
+    @property
     def outputs(self) -> int:
         """Number of files that the script itself wrote; its log does not count."""
-        return sum(1 for file in self.manifest.files if file.path.startswith(f"{protocol.OUTPUT_DIR}/"))
+        folders = (f"{protocol.OUTPUT_DIR}/", f"{protocol.WORKING_DIR}/")
+        return sum(1 for file in self.manifest.files if file.path.startswith(folders))
 
 
 async def collect(client: TPUClient, run: RunContext, record: RunRecord, uri: str) -> Collected:
@@ -98,7 +109,10 @@ async def collect(client: TPUClient, run: RunContext, record: RunRecord, uri: st
     async with RunSession(job.address, run.clients.access.login, REACHED) as session:
         async for message in session.push(job.ref, uri):
             if isinstance(message, Pushed):
-                return _collected(message.manifest)
+                found = _collected(message.manifest)
+                if found.beside_script:
+                    log.warning(_BESIDE_SCRIPT, found.beside_script, f"{uri}/{protocol.WORKING_DIR}")
+                return found
             loop.say("the upload", f"{message.done} of {message.total} file(s) done")
     raise ConnectionFailed(f"the push from {node} ended without a manifest")
 

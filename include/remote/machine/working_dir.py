@@ -1,0 +1,47 @@
+"""What a command leaves beside its script, as most scripts do that were not written for this contract."""
+
+from __future__ import annotations
+
+import os
+
+import protocol
+
+from machine import output_tree
+from machine.output_tree import OutputFile
+from machine.run_dir import RunDir
+
+LIMIT = 2 * 1024**3  # bytes; a data set that a script has unpacked there is no result
+_CACHES = frozenset({"__pycache__", "node_modules", "venv", "build"})
+_BEYOND = "is beyond the %d GiB that are saved from the working directory; write it to TRC_OUTPUT_DIR" % (LIMIT >> 30)
+
+
+def left_files(run: RunDir, prefix: str) -> list[OutputFile]:
+    """Return the files that have come or changed since the attempt was started, those beyond the limit with a reason.
+
+    The newest are saved first: the model is written after the data were unpacked.
+
+    :param run: the attempt.
+    :param prefix: of the object names, because their length is limited as a whole.
+    """
+    try:
+        started = (run.path / protocol.JOB_FILE).stat().st_ctime_ns
+    except FileNotFoundError:
+        return []
+    found = [entry for entry in output_tree.scan(run.bundle, prefix) if _is_result(entry) and _changed(entry) > started]
+    found.sort(key=_changed, reverse=True)
+    size, kept = 0, []
+    for entry in found:
+        size += entry.path.lstat().st_size
+        kept.append(entry if size <= LIMIT else entry._replace(reason=_BEYOND))
+    return sorted(kept, key=lambda entry: entry.name)
+
+
+def _is_result(entry: OutputFile) -> bool:
+    parts = entry.name.split("/")
+    hidden = any(part.startswith(".") or part in _CACHES or part.endswith(".egg-info") for part in parts)
+    return not hidden and not entry.target and os.path.isfile(str(entry.path))
+
+
+def _changed(entry: OutputFile) -> int:
+    """Return when the file was last changed, in ns: unpacking an archive sets other times back, not this one."""
+    return os.lstat(str(entry.path)).st_ctime_ns
