@@ -73,7 +73,9 @@ def context(key: RunKey = KEY, **more: Any) -> Context:
     instance = SimpleNamespace(
         dag_id=key.dag_id, run_id=key.run_id, map_index=key.map_index, xcom_push=lambda **_: None
     )
-    dag_run = SimpleNamespace(start_date=STARTED, clear_number=0)
+    dag_run = SimpleNamespace(
+        start_date=STARTED, clear_number=0, logical_date=None, data_interval_start=None, data_interval_end=None
+    )
     return cast(Context, {"ti": instance, "dag_run": dag_run, **more})
 
 

@@ -12,6 +12,7 @@ from airflow_tpu.clients.clock import WALL, Clock
 from airflow_tpu.core.grant.alternatives import with_zones_of
 from airflow_tpu.core.ledger.usage import Usage, fold
 from airflow_tpu.core.request.run_conf import RunConf
+from airflow_tpu.core.request.run_dates import RunDates, with_dates
 from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.lifecycle.run_request import RunRequest
@@ -67,6 +68,7 @@ class RunContext(GrantContext):
 
     :param key: which.
     :param conf: what was asked for, as rendered.
+    :param dates: of the DAG run, which the form's texts may name.
     """
 
     def __init__(
@@ -76,15 +78,17 @@ class RunContext(GrantContext):
         clients: Clients,
         grant: Grant | None = None,
         clock: Clock = WALL,
+        dates: RunDates | None = None,
     ) -> None:
         super().__init__(clients, grant, clock)
         self.key = key
+        self.dates = dates or RunDates()
         self._conf = conf
 
     @cached_property
     def conf(self) -> RunConf:
         """What was asked for, checked."""
-        return RunConf.parse(conf_mapping(self._conf), self.offers)
+        return RunConf.parse(with_dates(conf_mapping(self._conf), self.dates), self.offers)
 
     @cached_property
     def offers(self) -> Catalogue:

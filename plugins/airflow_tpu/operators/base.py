@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 
 from airflow_tpu import settings
+from airflow_tpu.core.request.run_dates import RunDates
 from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.operators.task_doc import task_doc
@@ -86,7 +87,8 @@ class CloudTPUBaseOperator(BaseOperator):
         from airflow_tpu.lifecycle.sharing.identity import this_airflow
 
         connections = Connections(self.gcp_conn_id, self.ssh_conn_id, self.impersonation_chain)
-        return RunContext(run_key(context, this_airflow(GrantContext(connections))), self.conf, connections)
+        key = run_key(context, this_airflow(GrantContext(connections)))
+        return RunContext(key, self.conf, connections, dates=run_dates(context))
 
     def waiting(self) -> Waiting:
         """How this task waits: briefly in its worker, or to the end when it may not defer."""
@@ -184,6 +186,12 @@ def in_thread(work: Callable[[], object], seconds: float) -> None:
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(seconds)
+
+
+def run_dates(context: Context) -> RunDates:
+    """Dates of the running task's DAG run; one that a person has triggered without a logical date has none."""
+    run = context["dag_run"]
+    return RunDates(run.logical_date, run.data_interval_start, run.data_interval_end)
 
 
 def run_key(context: Context, airflow: str) -> RunKey:

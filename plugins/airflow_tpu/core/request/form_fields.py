@@ -116,7 +116,7 @@ _WHAT: Form = {
         WHAT,
         "Data set",
         Text(optional(paths.gcs_uri), "`gs://` URI"),
-        "`gs://` URI for `TRC_DATA_URI`, in the TPU's region.",
+        "`gs://` URI for `TRC_DATA_URI`, in the TPU's region. `{{ ds }}` is the run's date, in every text.",
         "",
     ),
     "seed": FormField(WHAT, "Seed", Whole(0, 2**31 - 1), "`TRC_SEED`: the seed of everything random in the script.", 0),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from airflow_tpu import protocol
+from airflow_tpu.core.request.run_dates import RunDates
 from airflow_tpu.core.run.job import JobSpec
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Attempt:
     :param number: from 1.
     :param deadline: when the worker stops it by itself.
     :param baseline_uri: artifacts of the model that the result competes with, empty for none.
+    :param dates: of the DAG run.
     :param own_resource: full name of what the worker deletes if Airflow does not come back, empty for nothing.
     """
 
@@ -33,6 +35,7 @@ class Attempt:
     number: int
     deadline: dt.datetime
     baseline_uri: str = ""
+    dates: RunDates = field(default_factory=RunDates)
     own_resource: str = ""
 
 
@@ -95,5 +98,6 @@ def _contract(conf: RunConf, accelerator: AcceleratorType, attempt: Attempt) -> 
         "TRC_BASELINE_URI": attempt.baseline_uri,
         "TRC_SEED": str(conf.seed),
         "TRC_DEADLINE": str(int(attempt.deadline.timestamp())),
+        **attempt.dates.environment,
         "PYTHONUNBUFFERED": "1",
     }

@@ -116,7 +116,7 @@ async def launch(client: TPUClient, run: RunContext, record: RunRecord, node: Re
     view = await living(client, node)
     job = RunningJob(node, await _address(client, run, record, view), RunRef(record.key.name, record.attempt))
     own = view.queued_resource or view.name
-    attempt = Attempt(record.key.name, record.attempt, record.lease.expires_at, baseline, str(own))
+    attempt = Attempt(record.key.name, record.attempt, record.lease.expires_at, baseline, run.dates, str(own))
     spec = plan_job(run.conf, run.request.accelerator_of(record), bundle, attempt)
     async with RunSession(job.address, run.clients.access.login, REACHED) as session:
         started = await session.start(spec, bundle)

@@ -31,6 +31,11 @@ def test_the_command_is_the_bundles_with_the_arguments_of_the_form(catalogue: Ca
     assert (job.working_dir, job.setup) == ("repo", ())
 
 
+def test_every_attempt_gets_the_dates_of_its_run(catalogue: Catalogue) -> None:
+    """The variables are there in a run without dates too, empty."""
+    assert planned(catalogue, BUNDLE).environment["TRC_LOGICAL_DATE"] == ""
+
+
 @pytest.mark.parametrize(
     ("folder", "venv", "file"),
     [
