@@ -35,6 +35,7 @@ ADVICE = {
     "GrantExpired": f"{REFUSED} Ask for an extension, or shorten the deadline so that the run ends within the term.",
     "GrantUnknown": "The message says whether a TPU may be alive. Repair the grant file, or the access that listing the project's TPUs needs.",
     "StockOut": "Nothing is billed while waiting. With on_stock_out: walk the run asks for the grant's other rows in the region.",
+    "RowTaken": "The younger TPU is deleted before anything ran on it. The run waits, or asks for another row, as without capacity.",
     "QuotaExceeded": "Delete what the message names: queued resources that failed or were suspended count too.",
     "QuotaZero": "The grant has not arrived in this project, or is for another type, tier or zone. Compare it with the letter.",
     "NotOffered": "What the request left behind is deleted. Take a zone, type or runtime version of the catalogue.",

@@ -154,6 +154,10 @@ class StockOut(CloudError):
     retry = Retry.LATER
 
 
+class RowTaken(StockOut):
+    """An older TPU took the last of a row of the grant while this one was being created, which is given back."""
+
+
 class QuotaExceeded(CloudError):
     """The quota is in use; dead queued resources count until they are deleted."""
 

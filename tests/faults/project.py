@@ -47,6 +47,7 @@ GRANT = Grant.parse(
         "project_id": "local-project",
         "project_number": "100000000001",
         "start": "2026-01-01",
+        "timezone": "UTC",
         "days": 3650,
         "allowances": [{"count": DEVICES, "unit": "devices", "tier": "spot", "type": "v2-8", "zone": ZONE}],
         "bucket": BUCKET,

@@ -144,7 +144,13 @@ def ask(cloud: VirtualCloud, letter: list[Row], wish: Tpu, queued: bool, hours: 
 
 def grant_of(letter: list[Row]) -> Grant:
     """A grant of thirty days with these rows."""
-    head = {"project_id": "local-project", "project_number": "100000000001", "start": "2026-01-01", "days": 30}
+    head = {
+        "project_id": "local-project",
+        "project_number": "100000000001",
+        "start": "2026-01-01",
+        "timezone": "UTC",
+        "days": 30,
+    }
     return Grant.parse({**head, "allowances": [row.to_json() for row in letter], "bucket": BUCKET}, GENERATIONS)
 
 

@@ -131,6 +131,7 @@ def to_queued_view(queued: tpu_v2.QueuedResource) -> QueuedView:
         accelerator_type=" + ".join(dict.fromkeys(spec.node.accelerator_type for spec in specs)),
         tier=Tier.SPOT if "spot" in queued else _tier(first.scheduling_config if first else None),
         initiator=_enum_name(queued.state.state_initiator),
+        created_at=to_instant(queued.create_time),
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from airflow_tpu.consequences import NOTHING_CREATED, stated
 from airflow_tpu.core.tpu.labels import incarnation_of, labels, token_of
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, TPUView
-from airflow_tpu.errors import DeadlineExceeded, LeaseLost, NameTaken, ResourceNotFound, TransientError
+from airflow_tpu.errors import DeadlineExceeded, LeaseLost, NameTaken, ResourceNotFound, RowTaken, TransientError
 from airflow_tpu.lifecycle.ends.deletion import delete_seen
 from airflow_tpu.lifecycle.ends.incarnation_end import alive_again, noted_end, noted_ends, settled
 from airflow_tpu.lifecycle.ends.records import close_incarnations, note_ends
@@ -28,6 +28,7 @@ from airflow_tpu.lifecycle.project_snapshot import (
     own_names,
     take_snapshot,
 )
+from airflow_tpu.lifecycle.sharing.room import require_row
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.polling import PollPolicy
 from airflow_tpu.lifecycle.waits.target import Target, target_of
@@ -139,6 +140,8 @@ class Provisioner:
             raise TransientError(f"{self.record.node_id} is being created by another process of this run")
         target = await self._request(permit)
         await self._check_place()
+        if permit.allowance is not None:  # what is billed anyway takes nothing from a row
+            await self._check_row()
         return target
 
     async def _next_incarnation(self, last: int) -> None:
@@ -198,6 +201,18 @@ class Provisioner:
             await self._delete(await self._named(self.record))
             late = f"{self.record.node_id} came too late: its run has ended or has another TPU"
             raise LeaseLost(f"{late}; it is deleted again")
+
+    async def _check_row(self) -> None:
+        """Delete what was just created if an Airflow with another bucket has been faster.
+
+        :raises RowTaken: it has; the TPU is being deleted.
+        """
+        request = self.order.request(self.key, self.record.lease.expires_at)
+        try:
+            await require_row(self.client, self.order.grant, request, self.record)
+        except RowTaken:
+            await self._delete(await self._named(self.record))
+            raise
 
     async def _named(self, record: RunRecord) -> ProjectSnapshot:
         """The incarnation of a lease, read by its name: an answer that is never stale."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.log_groups import log_group
+from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.errors import (
     ConfigError,
@@ -17,6 +18,7 @@ from airflow_tpu.errors import (
     LedgerError,
     LoginRefused,
     RateLimited,
+    RowTaken,
     TPUError,
     TransientError,
     WindowClosed,
@@ -24,6 +26,7 @@ from airflow_tpu.errors import (
 from airflow_tpu.lifecycle.capacity import Step, explained, next_step
 from airflow_tpu.lifecycle.create import Provisioner
 from airflow_tpu.lifecycle.release import give_back
+from airflow_tpu.lifecycle.sharing.room import require_row
 from airflow_tpu.lifecycle.waits.polling import PollPolicy, UnhealthySince, Waiting, within
 from airflow_tpu.lifecycle.waits.reachability import arrive
 
@@ -101,7 +104,33 @@ def ensure_tpu(run: RunContext, record: RunRecord, waiting: Waiting) -> Ready | 
         return recover(run, record, error, waiting)
     if isinstance(found, OnItsWay):
         return found
-    return remember(run, record, ReadySince(found.view.name, found.ready_at, found.source, found.host_keys))
+    since = ReadySince(found.view.name, found.ready_at, found.source, found.host_keys)
+    return arrived(run, record, since, waiting)
+
+
+def arrived(run: RunContext, record: RunRecord, since: ReadySince, waiting: Waiting) -> Ready | OnItsWay | Step:
+    """Use a TPU that has just become READY, unless an older one has its place in the grant.
+
+    Lists may be some seconds behind, so the look after the create may have missed that.
+
+    :param run: clients and stores.
+    :param record: as it was until now; a TPU that was READY in it has been looked at.
+    :param since: the TPU, and since when it is READY.
+    :param waiting: how long the worker waits if it has to ask again.
+    """
+    found, name = remember(run, record, since), since.node.id
+    if record.life(name).ready_at is not None:
+        return found
+    record, wanted = found.record, run.request
+    spec, kind = wanted.spec_of(wanted.alternative(record)), wanted.accelerator_of(record)
+    request = Request(spec, kind, record.lease.expires_at, owner=run.key.digest)
+    free = [event for event in run.stores.ledger.open_records(run.key) if event.node_id == name and event.allowance]
+    try:
+        if free:  # what is billed anyway takes nothing from a row
+            run.clients.tpu.run(lambda client: require_row(client, run.grant, request, record))
+    except RowTaken as error:
+        return recover(run, record, error, waiting)
+    return found
 
 
 def _provide(run: RunContext, record: RunRecord, waiting: Waiting) -> Arrival | OnItsWay:

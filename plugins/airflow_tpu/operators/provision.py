@@ -48,7 +48,7 @@ class CloudTPUProvisionOperator(FencedOperator):
     @stated(MAY_LIVE)
     def execute_ready(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
         """Continue after the trigger has seen the TPU ready (or fail)."""
-        from airflow_tpu.lifecycle.ensure_tpu import ReadySince, recover, remember
+        from airflow_tpu.lifecycle.ensure_tpu import ReadySince, arrived, recover
 
         run, record = self.armed(context)
         try:
@@ -59,8 +59,8 @@ class CloudTPUProvisionOperator(FencedOperator):
             except WindowClosed as closed:
                 self._skip(closed)
         node, ready_at = ResourceName.parse(good["node"]), dt.datetime.fromisoformat(good["ready_at"])
-        seen = ReadySince(node, ready_at, TimeSource(good["source"]), tuple(good["host_keys"]))
-        return self.on_ready(context, run, remember(run, record, seen))
+        since = ReadySince(node, ready_at, TimeSource(good["source"]), tuple(good["host_keys"]))
+        return self._continue(context, run, record, arrived(run, record, since, self.waiting()))
 
     @stated(MAY_LIVE)
     def execute_again(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:

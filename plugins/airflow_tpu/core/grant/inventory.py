@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from airflow_tpu.core.tpu.labels import run_of
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, Tier, TPUView
+
+LATEST = datetime.max.replace(tzinfo=UTC)
+"""Instant of a request whose time is unknown: then it counts as the youngest."""
 
 _DEAD = frozenset({Phase.LOST, Phase.FAILED})
 
@@ -19,6 +24,7 @@ class InventoryItem:
     :param owner: digest of the run that owns it, None if this package did not make it.
     :param alive: False for preempted, failed and suspended ones: dead, but counted until they are deleted.
     :param node: id of the one that is meant where a queued resource waits for several nodes.
+    :param since: when it was requested, by the API; the latest of all instants if the API does not say.
     """
 
     name: str
@@ -28,6 +34,7 @@ class InventoryItem:
     owner: str | None
     alive: bool = True
     node: str = ""
+    since: datetime = LATEST
 
     @property
     def id(self) -> str:
@@ -57,8 +64,9 @@ class Inventory:
 
         A multislice counts as all of its nodes, also while only some of them are there.
         """
-        nodes = tuple(nodes)
-        items = [_of_node(node) for node in nodes]
+        nodes, queued = tuple(nodes), tuple(queued)
+        asked = {request.name: request.created_at for request in queued}
+        items = [_of_node(node, asked) for node in nodes]
         for request in queued:
             items += [_of_queued(request, node_id) for node_id in _missing(request, nodes)]
         return cls(tuple(items), tuple(unreachable))
@@ -71,17 +79,33 @@ class Inventory:
         """Without what a run itself holds: it is adopted or deleted, never doubled."""
         return replace(self, items=tuple(item for item in self.items if item.owner != owner))
 
+    def older_than(self, owner: str) -> Inventory:
+        """Only what was requested before the newest TPU of a run; nothing if that is not here."""
+        newest = max(((item.since, item.name) for item in self.items if item.owner == owner), default=None)
+        older = (item for item in self.items if newest is not None and (item.since, item.name) < newest)
+        return replace(self, items=tuple(older))
 
-def _of_node(node: TPUView) -> InventoryItem:
-    alive = node.phase not in _DEAD
-    return InventoryItem(str(node.name), node.accelerator_type, node.tier, node.zone, run_of(node.labels), alive)
+
+def _of_node(node: TPUView, asked: Mapping[ResourceName, datetime | None]) -> InventoryItem:
+    """One node; one that a queued resource has made was requested when that was."""
+    made_by = asked.get(node.queued_resource) if node.queued_resource is not None else None
+    return InventoryItem(
+        str(node.name),
+        node.accelerator_type,
+        node.tier,
+        node.zone,
+        run_of(node.labels),
+        alive=node.phase not in _DEAD,
+        since=made_by or node.created_at or LATEST,
+    )
 
 
 def _of_queued(request: QueuedView, node_id: str) -> InventoryItem:
     alive, one_of_several = request.phase not in _DEAD, node_id if len(request.node_ids) > 1 else ""
     owner = run_of(request.labels)
     name, kind = str(request.name), request.accelerator_type
-    return InventoryItem(name, kind, request.tier, request.zone, owner, alive, one_of_several)
+    since = request.created_at or LATEST
+    return InventoryItem(name, kind, request.tier, request.zone, owner, alive, one_of_several, since)
 
 
 def _missing(request: QueuedView, nodes: Iterable[TPUView]) -> list[str]:

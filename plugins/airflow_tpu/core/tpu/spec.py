@@ -204,6 +204,7 @@ class QueuedView:
     :param node_ids: ids of the nodes it asks for, of a multislice all of them.
     :param labels: labels of its node spec.
     :param initiator: ``USER`` or ``SERVICE``: whose act a suspension was, empty if not said.
+    :param created_at: aware instant, None if the API gave none.
     """
 
     name: ResourceName
@@ -215,6 +216,7 @@ class QueuedView:
     accelerator_type: str = ""
     tier: Tier = Tier.ON_DEMAND
     initiator: str = ""
+    created_at: datetime | None = None
 
     @property
     def queued_id(self) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from airflow_tpu.core.grant.allowance import Allowance
 from airflow_tpu.core.grant.assignment import assign
@@ -87,6 +88,19 @@ def test_our_own_are_not_held_by_others() -> None:
     inventory = Inventory.of([mine], [])
     assert held(inventory.of_others(key.digest)) == 0
     assert held(inventory.of_others("somebody")) == 8
+
+
+def test_older_ones_by_the_instant_of_the_request_then_by_name() -> None:
+    """A node is as old as the request that made it; one of unknown age is the youngest; a tie goes by the name."""
+    key, noon = RunKey(AIRFLOW, "dag", "run"), datetime(2026, 1, 1, 12, tzinfo=UTC)
+    marks = labels(key, LeaseStamp("t", noon, 1))
+    mine = replace(node("m", queued="m"), labels=marks, created_at=noon + timedelta(hours=1))
+    asked = replace(queued("m", "ACTIVE", "m"), created_at=noon)
+    ages = {"b": timedelta(hours=-1), "a": timedelta(0), "z": timedelta(0), "c": timedelta(minutes=1)}
+    others = [replace(node(name), created_at=noon + age) for name, age in ages.items()]
+    found = Inventory.of([mine, node("unknown"), *others], [asked])
+    assert [item.id for item in found.older_than(key.digest).items] == ["b", "a"]
+    assert found.older_than("not here").items == ()
 
 
 def test_unreachable_zones_by_name_or_by_resource() -> None:
