@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 
 from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.deadlines import LADDER, SLACK, deadline_alerts, end_overdue
+from airflow_tpu.errors import AccessDenied
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from localcloud.testing import eventually
-from tests.airflow_tpu.cloud_env import KEY, ZONE, CloudEnv, now, poll_policy
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, PARENT, ZONE, CloudEnv, now, poll_policy
 
 
 def context() -> dict[str, object]:
@@ -47,6 +50,55 @@ async def test_run_within_its_deadline_goes_on(env: CloudEnv, client: TPUClient)
 async def test_run_that_has_ended_has_nothing_to_end(env: CloudEnv) -> None:
     """Without a lease there is nothing to do, and the text says so."""
     assert "holds no lease" in await end_overdue("google_cloud_default", context())
+
+
+THIRD, FIFTH = replace(KEY, map_index=3), replace(KEY, map_index=5)
+
+
+async def mapped(env: CloudEnv, client: TPUClient) -> None:
+    """A mapped task group: one instance is past its deadline, another one is not."""
+    for key in (THIRD, FIFTH):
+        await until_ready(client, await env.ensure(client, key=key), poll_policy())
+    env.runs.acquire(THIRD, ZONE, now() - dt.timedelta(minutes=1))
+
+
+async def test_overdue_instance_of_a_mapped_run_loses_its_tpu(env: CloudEnv, client: TPUClient) -> None:
+    """The alert of a DAG run finds the lease of each mapped instance, and ends those that are overdue."""
+    await mapped(env, client)
+    said = await end_overdue("google_cloud_default", context())
+    assert f"{THIRD.name} has passed its deadline" in said
+    assert f"{FIFTH.name} may run until" in said
+    eventually(env.nodes, lambda nodes: nodes == {FIFTH.node_id(1): "READY"})
+
+
+async def test_damaged_record_of_one_instance_saves_no_other(env: CloudEnv, client: TPUClient) -> None:
+    """The instance whose record cannot be read is left alone and named; the overdue one beside it is ended."""
+    await mapped(env, client)
+    env.storage.upload(BUCKET, env.runs.uri(FIFTH).removeprefix(f"gs://{BUCKET}/"), data="oops")
+    said = await end_overdue("google_cloud_default", context())
+    assert f"{FIFTH.name} is left alone" in said
+    eventually(env.nodes, lambda nodes: nodes == {FIFTH.node_id(1): "READY"})
+
+
+async def test_failed_delete_of_one_instance_stops_no_other(env: CloudEnv, client: TPUClient) -> None:
+    """Of two overdue instances one cannot be deleted: the other one goes, and the failure is raised."""
+    await mapped(env, client)
+    env.runs.acquire(FIFTH, ZONE, now() - dt.timedelta(minutes=1))
+    match = {"method": "DeleteNode", "name": f"*{THIRD.node_id(1)}"}
+    env.cloud.add_fault("tpu.call", match, action="error", code=7, message="not yours")
+    with pytest.raises(AccessDenied, match="not yours"):
+        await end_overdue("google_cloud_default", context())
+    eventually(env.nodes, lambda nodes: nodes == {THIRD.node_id(1): "READY"})
+
+
+async def test_labels_decide_for_mapped_instances_too(env: CloudEnv, client: TPUClient) -> None:
+    """While the bucket refuses, an instance whose label has expired is ended, and no other."""
+    await mapped(env, client)
+    view = await client.node(ResourceName.parse(f"{PARENT}/nodes/{THIRD.node_id(1)}"))
+    await client.relabel(view.name, {**view.labels, "airflow-tpu-expires": "1"})
+    env.cloud.add_fault("gcs.request", {"bucket": BUCKET}, times=1000, action="403")
+    assert f"{THIRD.name} has passed the expiry on its label" in await end_overdue("google_cloud_default", context())
+    eventually(env.nodes, lambda nodes: nodes == {FIFTH.node_id(1): "READY"})
 
 
 def test_ladder_reaches_the_longest_deadline() -> None:

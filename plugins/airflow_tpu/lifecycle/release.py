@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.consequences import BEING_DELETED, LOST
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.run.expiry import select_expired
+from airflow_tpu.core.tpu.labels import token_of
 from airflow_tpu.errors import (
     HostLost,
     TPUError,
@@ -28,11 +30,13 @@ from airflow_tpu.errors import (
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
 from airflow_tpu.lifecycle.ends.records import close_ended, note_ends
-from airflow_tpu.lifecycle.project_snapshot import look_again, own_names, take_snapshot
+from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, look_again, own_names, take_snapshot
 from airflow_tpu.lifecycle.training.losses import newest_checkpoint
+from airflow_tpu.stores.runs import instances
 
 if TYPE_CHECKING:
     import datetime as dt
+    from collections.abc import Iterable
 
     from airflow_tpu.clients.tpu_api import TPUClient
     from airflow_tpu.core.run.run_record import RunRecord
@@ -51,9 +55,10 @@ _REASONS: dict[type[TPULost], EndReason] = {
 
 
 def abandon(run: RunContext, token: str, lease_seconds: float | None = None) -> Release:
-    """Delete what an attempt has made, unless a newer one holds the lease by now, and note its end.
+    """Delete what an attempt has made or adopted, unless a newer one holds the lease by now, and note its end.
 
-    The token on a node fences as well, but a queued resource keeps the labels it was made with when it is adopted.
+    A request, or a node on its way, keeps the token of the attempt that made it when a later one adopts it. So the
+    holder of the lease deletes what older attempts have made as well; without the lease the token alone decides.
 
     :param run: whose.
     :param token: of the attempt that ends.
@@ -71,7 +76,8 @@ def abandon(run: RunContext, token: str, lease_seconds: float | None = None) -> 
 async def _abandon(
     client: TPUClient, stores: Stores | None, key: RunKey, token: str, lease_seconds: float | None
 ) -> Release:
-    record = None
+    # The lease is read after the lists: while it is ours, nothing in them was made or adopted by a newer attempt.
+    snapshot, record = await take_snapshot(client), None
     try:
         record = await _found(stores, key, lease_seconds) if stores is not None else None
     except UnknownVersion as error:
@@ -82,10 +88,24 @@ async def _abandon(
     if record is not None and record.lease.token != token:
         log.info("a newer attempt holds the lease of %s: its TPU is left alone", key.name)
         return Release([], [])
-    done = await _delete(client, key, token, record)
+    if record is None:
+        done = await delete_seen(client, snapshot, key, token)
+    else:
+        done = await _delete_held(client, snapshot, token, record)
     if stores is not None:
         _note(stores, key, done)
     return done
+
+
+async def _delete_held(client: TPUClient, listed: ProjectSnapshot, token: str, record: RunRecord) -> Release:
+    """Delete for the holder of a lease what carries its token, or that of an attempt before it."""
+    key = record.key
+    tokens = {token, *(token_of(item.labels) for item in listed.all_ours(key))}
+    found = await look_again(client, listed, own_names(client, record))
+    older = {item.name for item in found.all_ours(key) if token_of(item.labels) in tokens}
+    nodes = tuple(node for node in found.nodes if node.name in older)
+    queued = tuple(item for item in found.queued if item.name in older)
+    return await delete_seen(client, replace(found, nodes=nodes, queued=queued), key)
 
 
 def _note(stores: Stores, key: RunKey, done: Release) -> None:
@@ -94,13 +114,6 @@ def _note(stores: Stores, key: RunKey, done: Release) -> None:
         note_ends(stores.runs, stores.ledger, key, done.endings)
     except cloud_failures() as error:
         log.warning("the end cannot be noted (%s): the instant at which the TPU is seen gone counts instead", error)
-
-
-async def _delete(client: TPUClient, key: RunKey, token: str | None, record: RunRecord | None) -> Release:
-    snapshot = await take_snapshot(client)
-    if record is not None:
-        snapshot = await look_again(client, snapshot, own_names(client, record))
-    return await delete_seen(client, snapshot, key, token)
 
 
 async def _found(stores: Stores, key: RunKey, seconds: float | None) -> RunRecord | None:
@@ -167,37 +180,69 @@ def clean_up(run: RunContext, record: RunRecord) -> bool:
 
 
 def end_overdue(grant: GrantContext, key: RunKey) -> str:
-    """Delete what a run still holds after its own deadline; by the TPU's own label where the lease cannot be read.
+    """Delete what a DAG run still holds after its own deadline, each of its mapped instances by that one's lease.
+
+    Where the leases cannot be read the expiry on the label of each TPU decides.
 
     :param grant: clients and stores.
-    :param key: which run.
+    :param key: which DAG run.
     :return: what was done, in words.
-    :raises TPUError: something could not be deleted.
+    :raises TPUError: something could not be deleted; the rest was asked for.
     """
     try:
-        stores = grant.stores
+        keys = grant.stores.runs.keys_of(key)
+    except cloud_failures():
+        log.exception("the leases of %s cannot be read: the expiry on the label of each TPU decides", key.name)
+        return grant.clients.tpu.run(lambda client: _end_by_label(client, instances(key), grant.clock.now()))
+    said: list[str] = []
+    failures: list[TPUError] = []
+    for one in keys:
+        try:
+            said.append(_end_instance(grant, one))
+        except TPUError as error:
+            log.error("could not end %s, the reaper tries again: %s", one.name, error)
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return "; ".join(said) or f"{key.name} holds no lease: nothing to delete"
+
+
+def _end_instance(grant: GrantContext, key: RunKey) -> str:
+    stores = grant.stores
+    try:
         record = stores.runs.find(key)
     except UnreadableObject as error:
         log.warning("%s; its TPU is left alone", error)
         return f"{key.name} is left alone: {error}"
     except cloud_failures():
         log.exception("the lease of %s cannot be read: the expiry on its TPU's label decides", key.name)
-        return grant.clients.tpu.run(lambda client: _end_by_label(client, key, grant.clock.now()))
+        return grant.clients.tpu.run(lambda client: _end_by_label(client, [key], grant.clock.now()))
     if record is None:
         return f"{key.name} holds no lease: nothing to delete"
     if record.lease.expires_at > grant.clock.now():
         return f"{key.name} may run until {record.lease.expires_at}"
     log.warning("%s has passed its deadline %s: deleting its TPU", key.name, record.lease.expires_at)
-    done = grant.clients.tpu.run(lambda client: _delete(client, key, None, record))
+    done = grant.clients.tpu.run(lambda client: _delete_all(client, record))
     note_ends(stores.runs, stores.ledger, key, done.endings)
     done.check()
     return f"{key.name} has passed its deadline; deleting {', '.join(end.node_id for end in done.endings) or 'nothing'}"
 
 
-async def _end_by_label(client: TPUClient, key: RunKey, now: dt.datetime) -> str:
+async def _delete_all(client: TPUClient, record: RunRecord) -> Release:
+    snapshot = await look_again(client, await take_snapshot(client), own_names(client, record))
+    return await delete_seen(client, snapshot, record.key)
+
+
+async def _end_by_label(client: TPUClient, keys: Iterable[RunKey], now: dt.datetime) -> str:
     snapshot = await take_snapshot(client)
-    if not select_expired(key.airflow, snapshot.all_ours(key), None, now):
-        return f"nothing of {key.name} has passed the expiry on its label"
-    done = await delete_seen(client, snapshot, key)
-    done.check()
-    return f"{key.name} has passed the expiry on its label; deleting {', '.join(end.node_id for end in done.endings)}"
+    alive = snapshot.runs
+    here = (key for key in keys if key.digest in alive)
+    mine = [key for key in here if select_expired(key.airflow, snapshot.all_ours(key), None, now)]
+    done = {key.name: await delete_seen(client, snapshot, key) for key in mine}
+    for release in done.values():
+        release.check()
+    said = (
+        f"{name} has passed the expiry on its label; deleting {', '.join(end.node_id for end in release.endings)}"
+        for name, release in done.items()
+    )
+    return "; ".join(said) or "no TPU of the run has passed the expiry on its label"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.run.expiry import LeaseState
@@ -17,6 +17,9 @@ from airflow_tpu.stores.store import Contents, Store
 
 if TYPE_CHECKING:
     from airflow_tpu.core.tpu.labels import RunKey
+
+MOST_INSTANCES = 10_000
+"""Mapped instances of one task that are looked for; Airflow makes 1,024 unless ``[core] max_map_length`` says more."""
 
 _FOREVER = dt.datetime.max.replace(tzinfo=dt.UTC)
 
@@ -82,6 +85,15 @@ class RunStore(Store):
         """
         return self._ours(record, self.find(record.key))
 
+    def keys_of(self, key: RunKey) -> list[RunKey]:
+        """Keys of the records that a DAG run has, by one listing: its own, and one for each mapped instance.
+
+        :param key: of any of them.
+        """
+        names = self.names(f"leases/{key.name.removesuffix(key.digest)}")
+        there = {name.rpartition("/")[2].removesuffix(".json") for name in names}
+        return [one for one in instances(key) if one.name in there]
+
     def all(self) -> list[RunRecord]:
         """Every record that this release reads."""
         return list(self.listed().values)
@@ -138,6 +150,14 @@ class RunStore(Store):
         if current is None or current.lease.token != record.lease.token:
             raise LeaseLost(f"{self.uri(record.key)} belongs to a newer attempt; this one stops and touches nothing")
         return current
+
+
+def instances(key: RunKey) -> Iterator[RunKey]:
+    """The DAG run itself, then each mapped instance that it may have.
+
+    :param key: of any of them.
+    """
+    return (replace(key, map_index=index) for index in range(-1, MOST_INSTANCES))
 
 
 def left_alone(unknown: Iterable[str]) -> dict[str, LeaseState]:

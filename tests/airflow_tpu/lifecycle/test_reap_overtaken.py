@@ -11,6 +11,7 @@ from airflow_tpu.clients.tpu_messages import Stamp
 from airflow_tpu.clients.tpu_retry import CallTiming
 from airflow_tpu.core.grant.authorize import Permit
 from airflow_tpu.core.ledger.events import Closed, EndReason
+from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import labels
 from airflow_tpu.core.tpu.spec import QueuedView, TPUSpec, TPUView
 from airflow_tpu.errors import AccessDenied, LeaseLost
@@ -24,9 +25,11 @@ from airflow_tpu.lifecycle.reap import lease_states
 from airflow_tpu.lifecycle.release import abandon
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.ready import until_ready
+from localcloud.rules.settings import Latencies
 from localcloud.testing import eventually
 from tests.airflow_tpu.attempts import run_context
 from tests.airflow_tpu.cloud_env import KEY, CloudEnv, poll_policy, request_delete
+from tests.airflow_tpu.conftest import Open
 from tests.airflow_tpu.identities import AIRFLOW, OWN
 
 FIRST, SECOND = KEY.node_id(1), KEY.node_id(2)
@@ -101,17 +104,42 @@ async def test_cleared_run_is_counted_under_a_new_number(env: CloudEnv, client: 
     assert sorted(e.node_id for e in env.ledger.events(KEY) if isinstance(e, Closed)) == [FIRST, SECOND]
 
 
-async def test_old_attempt_leaves_a_waiting_request_to_the_newer(env: CloudEnv, client: TPUClient) -> None:
-    """A queued resource keeps the old token when it is adopted; the old attempt's late end does not touch it."""
+async def adopted(env: CloudEnv, client: TPUClient) -> tuple[RunRecord, RunRecord]:
+    """A queued resource that one attempt has made and a newer one has adopted: its labels cannot be changed."""
     env.cloud.add_fault("queued.timeline", wait="forever")
     older = env.lease()
     await env.provisioner(client, env.order(queued=True), older).ensure()
     newer = env.lease()
     await env.provisioner(client, env.order(queued=True), newer).ensure()
+    return older, newer
+
+
+async def test_old_attempt_leaves_a_waiting_request_to_the_newer(env: CloudEnv, client: TPUClient) -> None:
+    """A queued resource keeps the old token when it is adopted; the old attempt's late end does not touch it."""
+    older, _ = await adopted(env, client)
     assert (await asyncio.to_thread(abandon, run_context(), older.lease.token)).endings == []
     assert list(env.queued()) == [FIRST]
-    await asyncio.to_thread(abandon, run_context(), newer.lease.token)
-    await until_gone(client, KEY, poll_policy())
+    assert env.calls("DeleteQueuedResource") == []
+
+
+async def test_newer_attempt_deletes_the_request_that_it_has_adopted(env: CloudEnv, client: TPUClient) -> None:
+    """Ended by a person while it waits, the holder of the lease deletes the request, whichever attempt has made it."""
+    _, newer = await adopted(env, client)
+    done = await asyncio.to_thread(abandon, run_context(), newer.lease.token)
+    assert done.failures == []
+    assert len(env.calls("DeleteQueuedResource")) == 1
+    eventually(env.queued, lambda queued: queued == {})
+
+
+async def test_newer_attempt_deletes_the_node_on_its_way_that_it_has_adopted(open_env: Open) -> None:
+    """A node that is still being created keeps the old token as well, and goes with the attempt that waits for it."""
+    env = open_env(latencies=Latencies(creating=600.0))
+    async with env.client() as client:
+        await env.provisioner(client, env.order(), env.lease()).ensure()
+        newer = env.lease()
+        await env.provisioner(client, env.order(), newer).ensure()
+        await asyncio.to_thread(abandon, run_context(), newer.lease.token)
+    assert len(env.calls("DeleteNode")) == 1
 
 
 async def test_delete_needs_no_lease_that_can_be_read(env: CloudEnv, client: TPUClient) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import Closed
-from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.deadlines import end_overdue
 from airflow_tpu.lifecycle.connections import Connections
 from airflow_tpu.lifecycle.reap import reap
@@ -23,7 +23,7 @@ from localcloud.testing import eventually
 from tests.airflow_tpu.cloud_env import BUCKET, FORM, KEY, ROOT, CloudEnv, context, poll_policy
 from tests.airflow_tpu.identities import AIRFLOW
 
-OTHER = RunKey(AIRFLOW, "tpu_train", "manual__over")
+OTHER = replace(KEY, run_id="manual__over")
 
 
 def not_json(_: dict[str, Any]) -> bytes:
