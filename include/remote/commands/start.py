@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 import protocol
 
+from commands.stop import stop_earlier
 from machine import processes
 from machine.run_dir import RunDir
 from supervisor import start_guard
@@ -38,13 +39,17 @@ class RequestRefused(ValueError):
 
 
 def start(stream: BinaryIO) -> bytes:
-    """Start the job that arrives on ``stream``, unless it has been started; return the answer."""
+    """Start the job that arrives on ``stream``, unless it has been started; return the answer.
+
+    What earlier attempts of the run have left running is stopped first.
+    """
     job, archive = _receive(stream)
     try:
         run = RunDir(job.get("run_name", ""), job.get("attempt", 0))
     except ValueError as error:
         raise RequestRefused("bad-job", str(error)) from error
     run.run_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    earlier = [] if run.path.exists() else stop_earlier(run, float(job.get("grace_secs", protocol.GRACE_SECS)))
     staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=str(run.run_path)))
     try:
         unpack(archive, staging)
@@ -52,9 +57,17 @@ def start(stream: BinaryIO) -> bytes:
             run.path.mkdir(mode=0o700)  # the mutex: of many starts, one gets past this line
         except FileExistsError:
             return _answer(protocol.EXISTS, run, run.read(protocol.PID_FILE) or {})
+        if earlier:
+            _log_line(run, "stopped what attempt %s had left running here" % ", ".join(map(str, earlier)))
         return _answer(protocol.STARTED, run, _start_attempt(run, job, staging))
     finally:
         shutil.rmtree(str(staging), ignore_errors=True)
+
+
+def _log_line(run: RunDir, text: str) -> None:
+    with run.log.open("ab") as log:
+        os.chmod(str(run.log), 0o600)
+        log.write(("airflow-tpu: %s\n" % text).encode("ascii"))
 
 
 def _answer(kind: str, run: RunDir, pid: dict[str, Any]) -> bytes:

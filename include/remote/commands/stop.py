@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import protocol
 
 from machine import processes, state
-from machine.run_dir import RunDir
+from machine.run_dir import RunDir, UnknownRunVersion
 
 _MARGIN_SECS = 10.0  # after the grace, for ending leftovers and recording the result
 _POLL_SECS = 0.05
+_ATTEMPT = re.compile(r"attempt-([1-9][0-9]{0,8})")
 
 
 def stop(run: RunDir, grace_secs: float) -> dict[str, Any]:
@@ -34,6 +38,29 @@ def stop(run: RunDir, grace_secs: float) -> dict[str, Any]:
     now = state.observe(run)
     survivors = [process.pid for process in find_remaining(run)]
     return {"state": now.name, "result": now.result, "killed": killed, "survivors": survivors}
+
+
+def stop_earlier(run: RunDir, grace_secs: float) -> list[int]:
+    """Stop what earlier attempts of the run have left on this machine: they would share the TPU and the checkpoints.
+
+    A supervisor that was killed leaves its command running. An attempt of another release is left as it is.
+
+    :param grace_secs: seconds for a command to save its work before it is killed.
+    :return: the attempts of which something still ran.
+    """
+    stopped = []
+    for attempt in sorted(_attempts(run.run_path)):
+        earlier = RunDir(run.run, attempt)
+        with contextlib.suppress(UnknownRunVersion):
+            if attempt < run.attempt and (find_remaining(earlier) or state.observe(earlier).name == state.RUNNING):
+                stop(earlier, grace_secs)
+                stopped.append(attempt)
+    return stopped
+
+
+def _attempts(run_path: Path) -> list[int]:
+    found = (_ATTEMPT.fullmatch(path.name) for path in run_path.iterdir())
+    return [int(match[1]) for match in found if match]
 
 
 def _ask_supervisor(run: RunDir, grace_secs: float) -> None:

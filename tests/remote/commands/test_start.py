@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
+import signal
 import subprocess
 import tarfile
 from pathlib import Path
@@ -15,7 +17,7 @@ from airflow_tpu.core import json_form
 from airflow_tpu.core.run.job import JobSpec, RunRef
 from airflow_tpu.core.source.bundle import Bundle
 from airflow_tpu.core.source.selection import Source
-from tests.remote.vm import Machine, empty_tar, request
+from tests.remote.vm import Machine, empty_tar, processes_with, request, until
 
 JOB = JobSpec("run", 1, ("sh", "-c", "echo once; sleep 1000"))
 
@@ -52,6 +54,57 @@ def test_another_attempt_of_the_run_is_another_start(machine: Machine) -> None:
     machine.result(RunRef("run", 2))
     assert (first["type"], second["type"]) == (protocol.STARTED, protocol.STARTED)
     assert machine.log(RunRef("run", 2)) == b"c\n"
+
+
+ONE, TWO = RunRef("run", 1), RunRef("run", 2)
+# Saves its work when it is asked to end.
+CAREFUL = "trap 'echo saved > $TRC_CHECKPOINT_DIR/c; exit 75' TERM; echo ready; while :; do sleep 0.05; done"
+
+
+def kill_supervisor(machine: Machine, run: RunRef) -> None:
+    """Leave the command of an attempt without its supervisor, as a machine without memory does."""
+    os.kill(machine.recorded(run)["supervisor_pid"], signal.SIGKILL)
+    until(lambda: machine.status(run)["state"] == "gone")
+
+
+@pytest.mark.parametrize("supervised", [False, True], ids=["supervisor killed", "supervised"])
+def test_the_old_command_has_ended_before_a_new_attempt_starts(oldest_machine: Machine, supervised: bool) -> None:
+    """The command of an earlier attempt is asked to save, and the next one begins after its end, with its work."""
+    machine = oldest_machine
+    machine.start("sh", "-c", CAREFUL, run=ONE, environment={"MINE": "earlier"})
+    until(lambda: b"ready" in machine.log(ONE))
+    if not supervised:
+        kill_supervisor(machine, ONE)
+    machine.start("sh", "-c", 'cat "$TRC_CHECKPOINT_DIR/c"', run=TWO)
+    assert processes_with("MINE=earlier") == []
+    machine.result(TWO)
+    assert machine.log(TWO) == b"airflow-tpu: stopped what attempt 1 had left running here\nsaved\n"
+
+
+def test_an_old_command_that_does_not_listen_is_killed(oldest_machine: Machine) -> None:
+    """After the grace of the new job the old command is killed with all that it has started."""
+    machine = oldest_machine
+    stubborn = "trap '' TERM; setsid sh -c 'while :; do sleep 0.1; done' & echo ready; while :; do sleep 0.1; done"
+    machine.start("sh", "-c", stubborn, run=ONE, environment={"MINE": "stubborn"})
+    until(lambda: b"ready" in machine.log(ONE))
+    kill_supervisor(machine, ONE)
+    machine.start("true", run=TWO, grace_secs=0.2)
+    assert processes_with("MINE=stubborn") == []
+
+
+def test_other_runs_are_not_stopped_by_a_start(machine: Machine) -> None:
+    """Only earlier attempts of the same run are stopped."""
+    machine.start("sh", "-c", "echo ready; sleep 1000", run=RunRef("other", 1))
+    machine.start("true", run=TWO)
+    machine.result(TWO)
+    assert machine.status(RunRef("other", 1))["state"] == "running"
+
+
+def test_a_second_start_stops_nothing(machine: Machine) -> None:
+    """A start whose answer was lost finds the attempt running and leaves it alone."""
+    machine.start("sh", "-c", "sleep 1000", run=TWO)
+    assert machine.start("sh", "-c", "sleep 1000", run=TWO)["type"] == protocol.EXISTS
+    assert machine.status(TWO)["state"] == "running"
 
 
 def test_a_request_that_arrives_in_part_starts_nothing(machine: Machine) -> None:

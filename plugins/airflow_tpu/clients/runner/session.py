@@ -79,10 +79,16 @@ class RunSession:
         await self._runner.check()
 
     async def start(self, job: JobSpec, bundle: Bundle) -> Started:
-        """Start a job, detached; a second start of the same attempt finds the first."""
+        """Start a job, detached; a second start of the same attempt finds the first.
+
+        What an earlier attempt has left running there is stopped before, which may take its grace.
+        """
         described = {"length": len(bundle.data), "sha256": bundle.sha256}
         request = protocol.encode(protocol.START, job=json_form.to_json(job), bundle=described) + bundle.data
-        answer = await self._runner.ask(Question("start", (protocol.STARTED, protocol.EXISTS), request=request))
+        bound = 2 * job.grace_secs + _STOP_MARGIN_SECS
+        answer = await self._runner.ask(
+            Question("start", (protocol.STARTED, protocol.EXISTS), request=request, bound_secs=bound)
+        )
         created = answer["type"] == protocol.STARTED
         return Started(created, answer["pid"], answer["start_time"], answer["boot_id"])
 
