@@ -10,11 +10,13 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag, requires_access_view
 from airflow.configuration import conf
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 
 from airflow_tpu.ui.data import Loader, SnapshotCache
 from airflow_tpu.ui.parts import Reader
+from airflow_tpu.ui.snapshot import Snapshot
 from airflow_tpu.ui.views import page
 
 STATIC = Path(__file__).resolve().parent / "static"
@@ -23,6 +25,8 @@ FILES = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*")
 """What may be served: a path in a request is only ever looked up here."""
 WAIT_SECONDS = 20.0
 """Seconds one request waits for the first reading; then the page asks again."""
+RENDERERS = 4
+"""Threads of our own that make answers; those of the server, 40 unless it is set up otherwise, are left to Airflow."""
 HEADERS = {
     # No inline script or style, nothing from elsewhere, and only Airflow itself may frame the page.
     "Content-Security-Policy": (
@@ -61,16 +65,22 @@ def create_app(cache: SnapshotCache | None = None, wait_seconds: float = WAIT_SE
             raise HTTPException(404, "no such file")
         return FileResponse(FILES[name])
 
+    renderers = CapacityLimiter(RENDERERS)
+
     @app.get("/data")
-    def data(user: GetUserDep) -> JSONResponse:
-        snapshot = snapshots.get(wait_seconds)
+    async def data(user: GetUserDep) -> JSONResponse:
+        snapshot = await snapshots.arrived(wait_seconds)
         if snapshot is None:
             return JSONResponse({"state": "loading"}, status_code=202)
-        visible = _visible(snapshot.dag_ids, user)
-        reader = Reader(visible, everything=visible >= snapshot.dag_ids)
-        return JSONResponse({"state": "ready", **page(snapshot, reader)})
+        return await to_thread.run_sync(_answer, snapshot, user, limiter=renderers)
 
     return app
+
+
+def _answer(snapshot: Snapshot, user: Any) -> JSONResponse:
+    visible = _visible(snapshot.dag_ids, user)
+    reader = Reader(visible, everything=visible >= snapshot.dag_ids)
+    return JSONResponse({"state": "ready", **page(snapshot, reader)})
 
 
 def _visible(dag_ids: set[str], user: Any) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import logging
 import threading
@@ -154,13 +155,41 @@ class SnapshotCache:
 
         :param wait_seconds: seconds to wait for a new one.
         """
+        found = self._fresh()
+        if isinstance(found, Snapshot):
+            return found
+        if wait([found], wait_seconds).done:
+            return found.result()
+        return self._last[1] if self._last else None
+
+    async def arrived(self, wait_seconds: float) -> Snapshot | None:
+        """As :meth:`get`, without holding a thread: a web server answers all its requests with a few dozen.
+
+        :param wait_seconds: seconds to wait for a new one.
+        """
+        found = self._fresh()
+        if isinstance(found, Snapshot):
+            return found
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+        def tell(_: Future[Snapshot]) -> None:
+            with contextlib.suppress(RuntimeError):  # the server has stopped meanwhile
+                loop.call_soon_threadsafe(done.set)
+
+        found.add_done_callback(tell)
+        try:
+            await asyncio.wait_for(done.wait(), wait_seconds)
+        except TimeoutError:
+            return self._last[1] if self._last else None
+        return found.result()
+
+    def _fresh(self) -> Snapshot | Future[Snapshot]:
+        """The snapshot if it is young enough, else the reading that is under way."""
         with self._lock:
             if self._last is not None and self._clock() - self._last[0] < self._max_age:
                 return self._last[1]
-            future = self._running = self._running or self._start()
-        if wait([future], wait_seconds).done:
-            return future.result()
-        return self._last[1] if self._last else None
+            self._running = self._running or self._start()
+            return self._running
 
     def _start(self) -> Future[Snapshot]:
         future: Future[Snapshot] = Future()

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+import httpx
 import pytest
 from airflow.api_fastapi.app import create_app as create_airflow
 from airflow.api_fastapi.app import init_auth_manager, purge_cached_app
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from airflow_tpu.ui.app import STATIC, create_app
 from airflow_tpu.ui.data import SnapshotCache
 from airflow_tpu.ui.snapshot import Snapshot
+from localcloud.testing import eventually_async
 from tests.airflow_tpu.ui.invented import Project, history
 from tests.airflow_tpu.ui.made import NOW
 from tests.airflow_tpu.ui.rights import bearer
@@ -151,3 +154,43 @@ def test_a_first_reading_that_takes_long_says_so(alone: FastAPI) -> None:
     answer = TestClient(alone).get(f"{PREFIX}/data", headers=bearer("VIEWER"))
     never.set()
     assert (answer.status_code, answer.json()) == (202, {"state": "loading"})
+
+
+OPEN_PAGES = 60
+"""More than a server has threads (40, Starlette's default)."""
+
+
+async def test_open_pages_do_not_hold_up_other_routes(alone: FastAPI, database: None) -> None:
+    """While a slow ledger is read for many open pages, a route of Airflow answers; then each page gets its figures."""
+    ready, asked = threading.Event(), []
+
+    def load() -> Snapshot:
+        assert ready.wait(60)
+        return Snapshot(NOW)
+
+    @alone.get("/core")
+    def core() -> int:
+        return 1
+
+    @alone.middleware("http")
+    async def count(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        asked.append(request.url.path)
+        return await call_next(request)
+
+    alone.mount(PREFIX, create_app(SnapshotCache(load), wait_seconds=60.0))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(alone), base_url="http://test") as client:
+        wanted = [client.get(f"{PREFIX}/data", headers=bearer("VIEWER")) for _ in range(OPEN_PAGES)]
+        pages = [asyncio.ensure_future(page) for page in wanted]
+        await eventually_async(lambda: length(asked), lambda found: found >= OPEN_PAGES)
+        # One after the other: each page has passed its guards, which need threads as well, long before the last one.
+        others = [await asyncio.wait_for(client.get("/core"), 30) for _ in range(OPEN_PAGES)]
+        assert not any(page.done() for page in pages)
+        ready.set()
+        answers = await asyncio.gather(*pages)
+    assert {other.json() for other in others} == {1}
+    assert {answer.json()["state"] for answer in answers} == {"ready"}
+
+
+async def length(found: list[str]) -> int:
+    """How many there are by now."""
+    return len(found)
