@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+WRITERS = "writers"
+"""Field of an object that is changed: marks of its last writes. A writer whose answer was lost finds its own there."""
+
+
 class NotOfThisForm(ValueError):
     """The JSON does not describe a value of the wanted class."""
 
@@ -66,6 +70,7 @@ class StoredForm(Generic[T]):
         self.check_version(data, name)
         fields = dict(cast("Mapping[str, Any]", data))
         del fields[self.version_field]
+        fields.pop(WRITERS, None)
         wrong = [key for key, value in self.tags.items() if fields.pop(key, None) != value]
         if wrong:
             raise self._damaged(f"{wrong[0]} is not {self.tags[wrong[0]]!r}", data, name)

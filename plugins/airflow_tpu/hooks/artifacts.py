@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +27,9 @@ TIMEOUT = 60.0
 
 _REDIRECTS = ("STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE")
 """Where Google's client sends its requests instead, tokens included (``google/cloud/storage/_helpers.py``)."""
+
+_WRITE = "airflow-tpu-write"
+"""Metadata of an object: which write made it."""
 
 COUNTED = 100_000
 """How many objects are looked at to tell how much a folder takes: a hundred requests at the most."""
@@ -206,20 +210,22 @@ class ArtifactsHook(GCSHook):
         :param uri: where.
         :param data: what; keys are sorted, so that the same data is the same object.
         :param generation: write only over this generation (0: only if absent); None writes unconditionally.
-        :return: the new generation, or None when the precondition failed.
+        :return: the new generation, or None when the precondition failed: another writer was faster, perhaps with the
+            same content.
         """
         from google.api_core.exceptions import PreconditionFailed
         from google.cloud.storage.retry import DEFAULT_RETRY
 
         bucket, name = split_uri(uri)
         blob = self._bucket(bucket).blob(name)
+        blob.metadata = {_WRITE: uuid.uuid4().hex}
         body = json.dumps(data, sort_keys=True, indent=1) + "\n"
         try:
             blob.upload_from_string(
                 body, "application/json", if_generation_match=generation, timeout=TIMEOUT, retry=DEFAULT_RETRY
             )
         except PreconditionFailed:
-            return self._own_lost_answer(uri, data)
+            return self._own_lost_answer(uri, data, blob.metadata[_WRITE])
         return int(blob.generation)
 
     def remove(self, uri: str, generation: int | None = None) -> None:
@@ -247,10 +253,16 @@ class ArtifactsHook(GCSHook):
             fault = Fault(field, f"gs://{bucket}", "names a bucket that does not exist")
             raise ConfigError([fault]) from error
 
-    def _own_lost_answer(self, uri: str, data: Mapping[str, Any]) -> int | None:
-        # A write whose answer was lost is repeated by the client and then fails its own precondition.
+    def _own_lost_answer(self, uri: str, data: Mapping[str, Any], write: str) -> int | None:
+        # A write whose answer was lost is repeated by the client and then fails its own precondition. Equal content is
+        # not enough to tell it from another writer's: of two that make the same change, one has to lose.
         found = self.read_json(uri)
-        return found.generation if found is not None and found.data == data else None
+        if found is None or found.data != data:
+            return None
+        bucket, name = split_uri(uri)
+        stored = self._bucket(bucket).get_blob(name, timeout=TIMEOUT)
+        is_own = stored is not None and (stored.metadata or {}).get(_WRITE) == write
+        return int(stored.generation) if is_own else None
 
     def _bucket(self, name: str) -> Bucket:
         return self._client.bucket(name)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from airflow_tpu.clients.clock import WALL, Clock
+from airflow_tpu.core.json_form import WRITERS
 from airflow_tpu.errors import TransientError, UnreadableObject
 from airflow_tpu.stores.documents import Document, content_of, reader
 from airflow_tpu.stores.parallel_reads import read_many
 
 if TYPE_CHECKING:
     from airflow_tpu.core.json_form import StoredForm
-    from airflow_tpu.hooks.artifacts import ArtifactsHook
+    from airflow_tpu.hooks.artifacts import ArtifactsHook, StoredJSON
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 LONGEST_PAUSE = 4.0
 """Seconds between two tries at the most; Cloud Storage takes about one write a second to one object."""
+
+
+_MARKS, _MARK_LENGTH = 64, 12
+"""How many writes an object remembers: about a minute of them, far longer than until a lost answer is noticed."""
 
 
 class _Overtaken(Exception):
@@ -38,6 +44,11 @@ class Contents(Generic[T]):
 
     values: Sequence[T]
     unknown: Mapping[str, UnreadableObject] = field(default_factory=dict)
+
+
+def _writers(found: StoredJSON | None) -> list[str]:
+    marks = found.data.get(WRITERS) if found is not None and isinstance(found.data, dict) else None
+    return [mark for mark in marks if isinstance(mark, str)] if isinstance(marks, list) else []
 
 
 @dataclass(frozen=True)
@@ -106,13 +117,21 @@ class Store:
         again = retry_if_exception_type(_Overtaken)
         tries = Retrying(retry=again, wait=pauses, stop=stop_after_attempt(self.tries), sleep=self.clock.sleep)
 
+        written: dict[str, T] = {}
+
         def once() -> T | None:
-            found = self._at_generation(uri, form)
-            current, generation = found
+            found = self._stored(uri, form)
+            current = None if found is None else form.from_json(found.data, uri)
+            writers = _writers(found)
+            for mark in written.keys() & set(writers):
+                return written[mark]  # its answer was lost, and others have changed the object since
             wanted = decide(current)
             if wanted is None or wanted == current:
                 return wanted
-            if self.hook.write_json(uri, form.to_json(wanted), generation) is None:
+            mark = uuid.uuid4().hex[:_MARK_LENGTH]
+            written[mark] = wanted
+            content = {**form.to_json(wanted), WRITERS: [mark, *writers][:_MARKS]}
+            if self.hook.write_json(uri, content, 0 if found is None else found.generation) is None:
                 raise _Overtaken
             return wanted
 
@@ -122,11 +141,14 @@ class Store:
             raise TransientError(f"{uri} was written by others {self.tries} times in a row; try again") from error
 
     def _at_generation(self, uri: str, form: StoredForm[T]) -> tuple[T | None, int]:
+        found = self._stored(uri, form)
+        return (None, 0) if found is None else (form.from_json(found.data, uri), found.generation)
+
+    def _stored(self, uri: str, form: StoredForm[T]) -> StoredJSON | None:
         try:
-            found = self.hook.read_json(uri)
+            return self.hook.read_json(uri)
         except ValueError as error:
             raise form.damaged(f"{uri} is not JSON ({error})") from error
-        return (None, 0) if found is None else (form.from_json(found.data, uri), found.generation)
 
     def _documents(self, names: Iterable[str]) -> Iterator[tuple[str, Document]]:
         bucket = self.root.removeprefix("gs://").partition("/")[0]

@@ -73,6 +73,15 @@ def test_answer_lost_after_the_commit(env: CloudEnv, generation: int | None) -> 
     assert found.generation == written
 
 
+def test_of_two_writers_of_the_same_content_one_loses(env: CloudEnv) -> None:
+    """Equal content is not taken for one's own lost answer: two that make the same change must not both go on."""
+    uri = f"gs://{BUCKET}/a/same.json"
+    first = env.storage.write_json(uri, {"n": 1}, generation=0)
+    assert env.storage.write_json(uri, {"n": 1}, generation=0) is None
+    assert env.storage.write_json(uri, {"n": 2}, generation=first) is not None
+    assert env.storage.write_json(uri, {"n": 2}, generation=first) is None
+
+
 def test_unavailable_storage_is_tried_again(env: CloudEnv) -> None:
     """A 503 or a dropped connection costs a repetition, not the task."""
     uri = f"gs://{BUCKET}/a/again.json"

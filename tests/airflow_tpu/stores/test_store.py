@@ -13,6 +13,7 @@ from airflow_tpu.clients.clock import Clock
 from airflow_tpu.core.run.run_record import RUN_RECORD_FORM, RunRecord
 from airflow_tpu.errors import LedgerError, TransientError
 from airflow_tpu.hooks.artifacts import ArtifactsHook
+from airflow_tpu.stores.runs import RunStore
 from airflow_tpu.stores.store import LONGEST_PAUSE, Store
 from tests.airflow_tpu.cloud_env import KEY, ROOT, CloudEnv
 
@@ -70,6 +71,46 @@ def test_lost_race_is_decided_again_after_a_pause(env: CloudEnv) -> None:
     assert changed == env.runs.read(KEY)
     assert (len(seen), len(pauses)) == (3, 2)
     assert all(0 <= pause <= LONGEST_PAUSE for pause in pauses)
+
+
+class LostAnswer(ArtifactsHook):
+    """A process whose first write arrives, whose answer does not, and which another writer follows at once."""
+
+    lost = False
+
+    def write_json(self, uri: str, data: Any, generation: int | None = None) -> int | None:
+        """Write; the first time another process notes a fact before the repetition meets it."""
+        written = super().write_json(uri, data, generation)
+        if self.lost:
+            return written
+        self.lost = True
+        RunStore(ArtifactsHook(), ROOT).amend(KEY, lambda record: record.with_life("n-9", stalls=1))
+        return None
+
+
+def test_change_whose_answer_was_lost_is_made_once(env: CloudEnv) -> None:
+    """A write that arrived is not repeated, although others have changed the object before it was looked at again."""
+    record = env.lease()
+    store = RunStore(LostAnswer(), ROOT, clock=Clock(sleep=lambda _: None))
+    changed = store.update(record, lambda now: now.next_attempt("n-1"))
+    assert changed.attempt == 1
+    found = env.runs.read(KEY)
+    assert (found.attempt, found.life("n-9").stalls) == (1, 1)
+
+
+def test_two_that_make_the_same_change_do_not_both_go_on(env: CloudEnv) -> None:
+    """Two processes that count up from the same object count two, although each would write the same."""
+    record = env.lease()
+    start = Barrier(WRITERS)
+
+    def count(_: int) -> None:
+        own = dataclasses.replace(env, storage=ArtifactsHook()).runs
+        start.wait(30)
+        own.update(record, lambda now: now.next_attempt("n-1"))
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(count, range(WRITERS)))
+    assert env.runs.read(KEY).attempt == WRITERS
 
 
 def test_writer_who_loses_every_race_says_so(env: CloudEnv) -> None:
