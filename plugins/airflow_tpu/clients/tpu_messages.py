@@ -27,12 +27,14 @@ class Stamp:
     :param labels: run, attempt token, expiry.
     :param ssh_keys: lines ``USER:KEYTYPE BASE64`` for the node's metadata.
     :param request_id: makes a repeated queued-resource create the same create.
+    :param valid_until: aware instant after which a request that waits in the queue gets no TPU any more; None: never.
     """
 
     node_id: str
     labels: dict[str, str]
     ssh_keys: str
     request_id: str
+    valid_until: dt.datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,18 @@ def to_create_node(spec: TPUSpec, stamp: Stamp) -> tpu_v2.CreateNodeRequest:
 
 
 def to_create_queued(spec: TPUSpec, stamp: Stamp) -> tpu_v2.CreateQueuedResourceRequest:
-    """Request for a queued resource of one node; both carry the same id."""
+    """Request for a queued resource of one node; both carry the same id.
+
+    The request expires by itself: Google may grant it days later, when Airflow is long gone.
+    """
     from google.cloud import tpu_v2
 
     node_spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=spec.parent, node_id=stamp.node_id, node=to_node(spec, stamp))
     queued = tpu_v2.QueuedResource(tpu=tpu_v2.QueuedResource.Tpu(node_spec=[node_spec]))
     if spec.tier is Tier.SPOT:
         queued.spot = tpu_v2.QueuedResource.Spot()
+    if stamp.valid_until is not None:
+        queued.queueing_policy = tpu_v2.QueuedResource.QueueingPolicy(valid_until_time=stamp.valid_until)
     return tpu_v2.CreateQueuedResourceRequest(
         parent=spec.parent, queued_resource_id=stamp.node_id, queued_resource=queued, request_id=stamp.request_id
     )
@@ -132,6 +139,7 @@ def to_queued_view(queued: tpu_v2.QueuedResource) -> QueuedView:
         tier=Tier.SPOT if "spot" in queued else _tier(first.scheduling_config if first else None),
         initiator=_enum_name(queued.state.state_initiator),
         created_at=to_instant(queued.create_time),
+        valid_until=to_instant(queued.queueing_policy.valid_until_time),
     )
 
 

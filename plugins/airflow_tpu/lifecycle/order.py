@@ -14,6 +14,7 @@ from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.grant.reservations import NOTHING, Reservation, Reservations
 from airflow_tpu.core.ledger.events import Opened
 from airflow_tpu.core.ledger.transfers import transfers
+from airflow_tpu.core.run.start_window import first_of
 from airflow_tpu.core.tpu.labels import labels
 from airflow_tpu.core.tpu.spec import NODE, QUEUED_RESOURCE, TPUSpec
 
@@ -46,6 +47,7 @@ class Order:
     :param rates: what a GiB costs between continents; a pair that is missing is unknown.
     :param artifacts_uri: which of the ``gs://`` arguments is written to.
     :param price: list price of the TPU, None if none is published.
+    :param closes: when the run no longer wants a first TPU; None if it waits until its deadline.
     """
 
     spec: TPUSpec
@@ -59,6 +61,7 @@ class Order:
     rates: Rates = field(default_factory=dict)
     artifacts_uri: str = ""
     price: Price | None = None
+    closes: dt.datetime | None = None
 
     def request(self, key: RunKey, planned_end: dt.datetime) -> Request:
         """What the grant is asked for."""
@@ -106,6 +109,7 @@ class Order:
             labels=labels(record.key, record.stamp),
             ssh_keys=self.ssh_keys,
             request_id=str(uuid.uuid5(_NAMESPACE, f"{self.spec.project_id}/{record.node_id}/{record.lease.token}")),
+            valid_until=first_of(record.lease.expires_at, self.closes),
         )
 
     def opened(self, permit: Permit, record: RunRecord, now: dt.datetime) -> Opened:

@@ -102,6 +102,7 @@ class RunRequest:
             rates=self.catalogue.transfer,
             artifacts_uri=self.conf.artifacts_uri,
             price=self.catalogue.price(spec.accelerator_type, spec.zone, spec.tier),
+            closes=self.closes(record) if record is not None else None,
         )
 
     def closes(self, record: RunRecord) -> dt.datetime | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from airflow_tpu.core.tpu.api_errors import classify
 from airflow_tpu.core.tpu.outcome import Observation, loss_of
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, TPUView
-from airflow_tpu.errors import TPUError, TPUVanished
+from airflow_tpu.errors import StockOut, TPUError, TPUVanished
 
 _A_DAY = dt.timedelta(days=1)
 
@@ -66,6 +66,8 @@ def _queued_error(seen: Sighting) -> TPUError | None:
     queued = seen.queued
     if queued is None:
         return None
+    if queued.phase is Phase.FAILED and _has_expired(queued, seen.at):
+        return StockOut(f"{queued.name}: no capacity until {queued.valid_until}, when the request expired.")
     if queued.phase is Phase.FAILED:
         return classify(
             queued.error_code or 13, queued.error_message or "the queued resource failed", "", str(queued.name)
@@ -74,6 +76,11 @@ def _queued_error(seen: Sighting) -> TPUError | None:
         # SUSPENDING is on the way to SUSPENDED (preempted) or to FAILED (a stock-out, say): only the end tells.
         return loss_of(Observation(queued.name, None, queued, seen.at))
     return None
+
+
+def _has_expired(queued: QueuedView, at: dt.datetime | None) -> bool:
+    """Whether the time of a request is over; the texts with which Google fails it then are not documented."""
+    return queued.valid_until is not None and at is not None and queued.valid_until <= at
 
 
 def _node_error(seen: Sighting) -> TPUError | None:

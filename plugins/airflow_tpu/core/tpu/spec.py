@@ -205,6 +205,7 @@ class QueuedView:
     :param labels: labels of its node spec.
     :param initiator: ``USER`` or ``SERVICE``: whose act a suspension was, empty if not said.
     :param created_at: aware instant, None if the API gave none.
+    :param valid_until: aware instant at which it expires unless it has got its nodes; None if the request has none.
     """
 
     name: ResourceName
@@ -217,6 +218,7 @@ class QueuedView:
     tier: Tier = Tier.ON_DEMAND
     initiator: str = ""
     created_at: datetime | None = None
+    valid_until: datetime | None = None
 
     @property
     def queued_id(self) -> str:

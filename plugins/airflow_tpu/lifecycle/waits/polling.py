@@ -90,14 +90,23 @@ class PollLoop:
         :raises WindowClosed: the first TPU did not come in time.
         :raises DeadlineExceeded: the deadline has passed.
         """
+        self.check(what)
+        self.say(what)
+        await asyncio.sleep(self.policy.poll)
+
+    def check(self, what: str) -> None:
+        """End the wait if its time is over.
+
+        :param what: what is waited for, in words.
+        :raises WindowClosed: the first TPU did not come in time.
+        :raises DeadlineExceeded: the deadline has passed.
+        """
         now = self.clock.now()
         if now >= self.wait.until:
             line = self.wait.line(what, now, 0)
             if now < self.policy.until:
                 raise WindowClosed(f"no TPU in time, gave up {line}.")
             raise DeadlineExceeded(f"gave up {line}. The TPU is deleted by the teardown task.")
-        self.say(what)
-        await asyncio.sleep(self.policy.poll)
 
     def say(self, what: str, detail: str = "") -> None:
         """Log what is waited for, unless that was logged within the last minute.

@@ -13,7 +13,7 @@ from airflow_tpu.clients.tpu_list_cache import Fresh
 from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.core.tpu.readiness import Readiness, Sighting, readiness_of
 from airflow_tpu.core.tpu.spec import Phase
-from airflow_tpu.errors import HostLost, RateLimited, ResourceNotFound, TransientError
+from airflow_tpu.errors import HostLost, RateLimited, ResourceNotFound, StockOut, TransientError
 from airflow_tpu.lifecycle.waits.polling import YOUNG, PollLoop, PollPolicy, UnhealthySince
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ async def until_ready(
         except (TransientError, RateLimited) as error:
             await loop.pause(f"the API to answer ({error})")
             continue
+        if isinstance(found.error, StockOut):
+            loop.check("capacity")  # a request that expired at the end of this wait has ended with it
         if found.error is not None:
             raise found.error
         if found.ready is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import Endpoint, QueuedView, Tier, TPUView
 from airflow_tpu.errors import StockOut, TPUPreempted, TPUVanished
 
+UNTIL = dt.datetime(2026, 11, 29, 12, tzinfo=dt.UTC)
 NAME = ResourceName.parse("projects/p/locations/us-central1-f/nodes/train-1")
 
 
@@ -48,6 +50,17 @@ def test_waits_for_what_may_still_come(seen: Sighting, words: str) -> None:
     assert found.ready is None
     assert found.error is None
     assert words in found.waiting_for
+
+
+@pytest.mark.parametrize(("code", "message"), [(0, ""), (4, "Deadline exceeded"), (9, "Request has expired")])
+def test_request_that_expired_is_a_lack_of_capacity(code: int, message: str) -> None:
+    """Whatever Google calls it, a request that failed at the end of its time got no TPU; before, its error counts."""
+    request = replace(queued("FAILED", code, message), valid_until=UNTIL)
+    expired = readiness_of(Sighting(None, request, is_queued=True, at=UNTIL)).error
+    assert isinstance(expired, StockOut)
+    assert f"no capacity until {UNTIL}" in str(expired)
+    earlier = Sighting(None, request, is_queued=True, at=UNTIL - dt.timedelta(seconds=1))
+    assert not isinstance(readiness_of(earlier).error, StockOut)
 
 
 @pytest.mark.parametrize(

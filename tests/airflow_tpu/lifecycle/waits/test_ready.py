@@ -75,6 +75,42 @@ async def test_queued_node_is_ready_no_later_than_charged(env: CloudEnv, client:
     assert len([at for at in looks if arrival.ready_at < at < metered(env, "start")]) <= 1  # the last look itself
 
 
+async def test_request_expires_with_the_run(env: CloudEnv, client: TPUClient) -> None:
+    """A request carries the end of the run's lease: Google grants it to no Airflow that is gone by then."""
+    target = await env.ensure(client, queued=True)
+    assert (await client.queued_resource(target.queued)).valid_until == env.runs.read(KEY).lease.expires_at
+
+
+async def test_request_expires_with_the_window(env: CloudEnv, client: TPUClient) -> None:
+    """A run that wants its first TPU within a window asks for none after it."""
+    closes = now() + dt.timedelta(minutes=10)
+    target = await env.provisioner(client, replace(env.order(queued=True), closes=closes), env.lease()).ensure()
+    assert (await client.queued_resource(target.queued)).valid_until == closes
+
+
+@pytest.mark.parametrize(("left", "error"), [(0.0, DeadlineExceeded), (600.0, StockOut)])
+async def test_end_of_an_expired_request(env: CloudEnv, client: TPUClient, left: float, error: type[TPUError]) -> None:
+    """It ends a wait that ends with it as any wait ends; one whose deadline was raised asks for another."""
+    env.cloud.add_fault("queued.timeline", {}, wait="forever")
+    order = replace(env.order(queued=True), closes=now() + dt.timedelta(seconds=1))
+    target = await env.provisioner(client, order, env.lease()).ensure()
+    await eventually_async(partial(requests, env), lambda found: found == ["FAILED"])
+    with pytest.raises(error):
+        await until_ready(client, target, poll_policy(left))
+    assert env.nodes() == {}
+
+
+async def test_request_that_expired_is_replaced(env: CloudEnv, client: TPUClient) -> None:
+    """The try after it deletes the dead request, which holds quota, and asks anew."""
+    env.cloud.add_fault("queued.timeline", {}, wait="forever")
+    order = replace(env.order(queued=True), closes=now() + dt.timedelta(seconds=1))
+    await env.provisioner(client, order, env.lease()).ensure()
+    await eventually_async(partial(requests, env), lambda found: found == ["FAILED"])
+    target = await env.ensure(client, queued=True)
+    assert target.queued.id == KEY.node_id(2)
+    assert (await until_ready(client, target, poll_policy())).view.node_id == KEY.node_id(2)
+
+
 @BOTH
 async def test_adopted_node_is_charged_from_before(env: CloudEnv, client: TPUClient, queued: bool) -> None:
     """A node that was READY before the first look is not counted from that look, which would be too little."""

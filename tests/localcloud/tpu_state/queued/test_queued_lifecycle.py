@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import pytest
@@ -141,6 +142,23 @@ def test_validity_runs_out(cloud: VirtualCloud) -> None:
     assert state(cloud) == State.WAITING_FOR_RESOURCES
     cloud.pass_time(2)
     assert state(cloud) == State.FAILED
+
+
+def test_capacity_that_comes_after_the_validity_is_not_given(cloud: VirtualCloud) -> None:
+    """A request that would get its nodes days later gets none: it stays FAILED, and holds its quota until deleted."""
+    cloud.faults.add(fault("queued.timeline", wait=3 * 24 * 3600))
+    until = cloud.clock.now() + dt.timedelta(hours=1)
+    cloud.enqueue(queueing_policy={"valid_until_time": until})
+    cloud.pass_time(5 * 24 * 3600)
+    assert (state(cloud), cloud.machines.running, cloud.state.nodes.records) == (State.FAILED, {}, {})
+    assert cloud.queued().queueing_policy.valid_until_time == until
+
+
+def test_validity_does_not_end_what_was_granted(cloud: VirtualCloud) -> None:
+    """The end of the validity is for requests that wait: a node that was given stays."""
+    cloud.enqueue(queueing_policy={"valid_until_duration": {"seconds": 60}})
+    cloud.pass_time(3600)
+    assert (state(cloud), len(cloud.machines.running)) == (State.ACTIVE, 1)
 
 
 def test_validity_may_begin_later(cloud: VirtualCloud) -> None:
