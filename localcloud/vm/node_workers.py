@@ -87,6 +87,7 @@ class NodeWorkers:
             keys=ssh_faults.keys_at_start(self._scripts[index], keys),
             environment={**self._config.environment, power.NODE_VARIABLE: self._order.name},
             directory=self.directory / f"w{index}",
+            startup_script=self._order.metadata.get("startup-script", ""),
         )
         async with self._config.starting:
             return await self._config.driver.start(spec)

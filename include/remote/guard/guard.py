@@ -1,8 +1,8 @@
 """The guard command: gives the TPU back when the deadline has passed and Airflow has made no contact since.
 
 It is started beside the supervisor and outlives the run, its supervisor and every SSH connection, because the run may
-have ended long before Airflow vanished. A reboot ends it; from then on only a reaper that reads the node's expiry label
-deletes the TPU.
+have ended long before Airflow vanished. A reboot ends it, and the machine's startup script starts it again
+(:mod:`guard.boot_guard`).
 """
 
 from __future__ import annotations

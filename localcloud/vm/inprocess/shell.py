@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import asyncssh
@@ -63,6 +63,26 @@ class Shell:
         self._environment = dict(environment)
         self.started: dict[int, asyncio.subprocess.Process] = {}
         self.used = False
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def spawn(self, command: Sequence[str]) -> None:
+        """Run a command without a session, in the background.
+
+        :param command: its words; its environment is what they make of an empty one.
+        """
+        self.used = True
+        nothing = asyncio.subprocess.DEVNULL
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=nothing, stdout=nothing, stderr=nothing, cwd=self._home, start_new_session=True
+        )
+        self.started[process.pid] = process
+        task = asyncio.create_task(self._ended(process))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _ended(self, process: asyncio.subprocess.Process) -> None:
+        await process.wait()
+        self.started.pop(process.pid, None)
 
     async def run(self, channel: asyncssh.SSHServerProcess[bytes]) -> None:
         """Run one command and report its status after its last byte of output."""

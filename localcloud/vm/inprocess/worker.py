@@ -102,6 +102,12 @@ class InProcessWorker:
         self._check()
         self._files.new_host_key()
 
+    async def run_startup_script(self) -> None:
+        """Start the startup script, as the guest agent does when the machine has booted."""
+        command = self._files.startup_command(self.spec)
+        if command:
+            await self._shell.spawn(command)
+
     def processes(self) -> list[int]:
         """Return what can be found."""
         return [] if self.gone else [row.pid for row in self._rows()]
@@ -144,6 +150,7 @@ class InProcessDriver:
         worker = InProcessWorker(spec, self._registry.place())
         await worker.accept()
         self._registry.enter(worker)
+        await worker.run_startup_script()
         return worker
 
     async def close(self) -> None:

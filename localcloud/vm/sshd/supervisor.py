@@ -7,7 +7,7 @@ namespace, with the same effect. Standard input is a socket whose other end only
 process dies, however it dies, the socket ends and the tree is killed.
 
 One order per line, one answer per line (``ok``, ``ok DETAIL`` or ``error TEXT``): ``listen``, ``alive``,
-``refuse``, ``drop``, ``terminate``, ``freeze``, ``thaw``, ``kill``.
+``refuse``, ``drop``, ``terminate``, ``freeze``, ``thaw``, ``kill``, ``startup``.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ class Supervisor:
 
     :param argv: command line of the SSH server; it must stay in the foreground.
     :param environment: its environment.
+    :param startup: command line of the startup script, may be empty.
     """
 
-    def __init__(self, argv: list[str], environment: dict[str, str]) -> None:
+    def __init__(self, argv: list[str], environment: dict[str, str], startup: list[str]) -> None:
         self._argv = argv
         self._environment = environment
+        self._startup = startup
         self._listener: int | None = None
         self._stopped: dict[int, proctable.Process] = {}
         self.orders: dict[str, Callable[[], str]] = {
@@ -60,21 +62,19 @@ class Supervisor:
             "freeze": self.freeze,
             "thaw": self.thaw,
             "kill": self.kill,
+            "startup": self.startup,
         }
+
+    def startup(self) -> str:
+        """Start the startup script, as the guest agent does when the machine has booted."""
+        if self._startup:
+            _spawn(self._startup, {})
+        return ""
 
     def listen(self) -> str:
         """Start the SSH server, unless it runs."""
         if self._listener is None:
-            self._listener = os.posix_spawn(
-                self._argv[0],
-                self._argv,
-                self._environment,
-                file_actions=[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)],
-                setsid=True,
-                setsigmask=[],
-                # What this process ignores (and SIGPIPE, which Python ignores) must not reach the users' commands.
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT, signal.SIGTERM],
-            )
+            self._listener = _spawn(self._argv, self._environment)
         return ""
 
     def alive(self) -> str:
@@ -157,6 +157,19 @@ class Supervisor:
         return (row for row in proctable.descendants(os.getpid()) if not row.ended)
 
 
+def _spawn(argv: list[str], environment: dict[str, str]) -> int:
+    return os.posix_spawn(
+        argv[0],
+        argv,
+        environment,
+        file_actions=[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)],
+        setsid=True,
+        setsigmask=[],
+        # What this process ignores (and SIGPIPE, which Python ignores) must not reach the users' commands.
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT, signal.SIGTERM],
+    )
+
+
 def _key(row: proctable.Process) -> proctable.Process:
     """Leave of a row what does not change in the life of a process."""
     return row._replace(parent=0, state="", name="", threads=0)
@@ -220,7 +233,7 @@ def main() -> None:
     """Entry point: the SSH server's command line and environment are one JSON argument."""
     task = json.loads(sys.argv[1])
     signals = prepare()
-    supervisor = Supervisor(task["argv"], task["environment"])
+    supervisor = Supervisor(task["argv"], task["environment"], task.get("startup", []))
     try:
         with socket.socket(fileno=os.dup(0)) as control:
             serve(supervisor, control, signals)

@@ -72,7 +72,11 @@ class Supervision:
 
 
 async def supervise(
-    wrapper: Sequence[str], argv: Sequence[str], environment: Mapping[str, str], errors: Path
+    wrapper: Sequence[str],
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    errors: Path,
+    startup: Sequence[str] = (),
 ) -> Supervision:
     """Start a supervisor.
 
@@ -80,8 +84,9 @@ async def supervise(
     :param argv: the SSH server's command line.
     :param environment: the SSH server's environment.
     :param errors: file for what it writes to standard error.
+    :param startup: command line of the startup script.
     """
-    task = json.dumps({"argv": list(argv), "environment": dict(environment)})
+    task = json.dumps({"argv": list(argv), "environment": dict(environment), "startup": list(startup)})
     ours, theirs = socket.socketpair()
     with theirs, errors.open("ab") as log:
         # Not asyncio's subprocess: that SIGKILLs its child when a loop is closed early, and a supervisor killed so

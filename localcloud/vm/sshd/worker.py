@@ -169,11 +169,13 @@ class SupervisedDriver:
             command(self._server, files),
             self._isolation.environment(files),
             files.log,
+            files.startup_command(spec),
         )
         worker = SupervisedWorker(spec, files, listen, self._isolation, supervision)
         self._registry.enter(worker)
         try:
             await worker.accept()
+            await supervision.order("startup")
         except BaseException:
             await worker.kill()
             raise

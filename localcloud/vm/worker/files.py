@@ -74,6 +74,20 @@ class WorkerFiles:
         for user, text in lines.items():
             (self.keys / user).write_text("".join(text))
 
+    def startup_command(self, spec: WorkerSpec) -> list[str]:
+        """Write the startup script and return the command that runs it, empty if there is none.
+
+        Google's guest agent runs it as root at each boot, without the environment of a login. Here it gets that all the
+        same: where the local cloud's endpoints are stands nowhere else.
+        """
+        if not spec.startup_script:
+            return []
+        path = self.directory / "startup-script"
+        path.write_text(spec.startup_script)
+        path.chmod(0o755)
+        variables = [f"{name}={value}" for name, value in {**spec.environment, "HOME": str(self.home)}.items()]
+        return ["/usr/bin/env", "-i", *variables, str(path)]
+
     def log_tail(self, count: int = 10) -> str:
         """Return the last lines of the server's log, for error texts."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""

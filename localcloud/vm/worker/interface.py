@@ -65,6 +65,7 @@ class WorkerSpec:
     :param keys: who may log in from the start.
     :param environment: variables of every session, non-interactive commands included.
     :param directory: the worker's own directory; created when missing. Its ``home`` is every login's home.
+    :param startup_script: metadata ``startup-script``, which the guest agent runs at each boot; empty for none.
     """
 
     node_id: str
@@ -74,6 +75,7 @@ class WorkerSpec:
     keys: tuple[SSHKey, ...]
     environment: Mapping[str, str]
     directory: Path
+    startup_script: str = ""
 
 
 class Worker(Protocol):

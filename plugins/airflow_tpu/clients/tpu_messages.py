@@ -27,6 +27,7 @@ class Stamp:
     :param labels: run, attempt token, expiry.
     :param ssh_keys: lines ``USER:KEYTYPE BASE64`` for the node's metadata.
     :param request_id: makes a repeated queued-resource create the same create.
+    :param startup_script: what each worker runs as root when it boots, empty for nothing.
     :param valid_until: aware instant after which a request that waits in the queue gets no TPU any more; None: never.
     """
 
@@ -34,6 +35,7 @@ class Stamp:
     labels: dict[str, str]
     ssh_keys: str
     request_id: str
+    startup_script: str = ""
     valid_until: dt.datetime | None = None
 
 
@@ -63,7 +65,7 @@ def to_node(spec: TPUSpec, stamp: Stamp) -> tpu_v2.Node:
         runtime_version=spec.runtime_version,
         labels=stamp.labels,
         # OS Login, where a project switches it on, makes the guest ignore metadata keys.
-        metadata={"ssh-keys": stamp.ssh_keys, "enable-oslogin": "FALSE"},
+        metadata={"ssh-keys": stamp.ssh_keys, "enable-oslogin": "FALSE", **_startup(stamp)},
         network_config=tpu_v2.NetworkConfig(
             network=spec.network, subnetwork=spec.subnetwork, enable_external_ips=not spec.internal_ips
         ),
@@ -77,6 +79,10 @@ def to_node(spec: TPUSpec, stamp: Stamp) -> tpu_v2.Node:
             spot=spec.tier is Tier.SPOT, preemptible=spec.tier is Tier.PREEMPTIBLE
         )
     return node
+
+
+def _startup(stamp: Stamp) -> dict[str, str]:
+    return {"startup-script": stamp.startup_script} if stamp.startup_script else {}
 
 
 def to_create_node(spec: TPUSpec, stamp: Stamp) -> tpu_v2.CreateNodeRequest:

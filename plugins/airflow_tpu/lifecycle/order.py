@@ -6,6 +6,7 @@ import datetime as dt
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.tpu_messages import Stamp
@@ -17,8 +18,12 @@ from airflow_tpu.core.ledger.transfers import transfers
 from airflow_tpu.core.run.start_window import first_of
 from airflow_tpu.core.tpu.labels import labels
 from airflow_tpu.core.tpu.spec import NODE, QUEUED_RESOURCE, TPUSpec
+from airflow_tpu.core.tpu.startup_script import StartupScript
+from airflow_tpu.settings import remote_dir
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from airflow_tpu.core.catalogue.catalogue import AcceleratorType, Price
     from airflow_tpu.core.catalogue.transfer_rates import Rates, StoredSize
     from airflow_tpu.core.grant.authorize import Permit
@@ -30,6 +35,11 @@ if TYPE_CHECKING:
 
 # Any fixed namespace does: the same incarnation always asks with the same request id.
 _NAMESPACE = uuid.UUID("6f1f8b2e-6d0b-4b43-9f6f-1f4a3c8f6a11")
+
+
+@cache
+def _shipped(remote: Path) -> StartupScript:
+    return StartupScript.build(remote)
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,7 @@ class Order:
     :param artifacts_uri: which of the ``gs://`` arguments is written to.
     :param price: list price of the TPU, None if none is published.
     :param closes: when the run no longer wants a first TPU; None if it waits until its deadline.
+    :param startup: gives the TPU back when no run arrives on it; None for a TPU without such a guard.
     """
 
     spec: TPUSpec
@@ -62,6 +73,7 @@ class Order:
     artifacts_uri: str = ""
     price: Price | None = None
     closes: dt.datetime | None = None
+    startup: StartupScript | None = field(default_factory=lambda: _shipped(remote_dir()))
 
     def request(self, key: RunKey, planned_end: dt.datetime) -> Request:
         """What the grant is asked for."""
@@ -103,13 +115,17 @@ class Order:
         return store.take(wanted, lambda reserved: self.permit(snapshot, record, now, reserved))
 
     def stamp(self, record: RunRecord) -> Stamp:
-        """What marks the TPU of a lease's incarnation as ours."""
+        """What marks the TPU of a lease's incarnation as ours, and ends it without us."""
+        ends_at, node = record.lease.expires_at, self.spec.node(record.node_id)
+        # Of a slice the first worker alone gets the run, so the others could not tell whether it has arrived.
+        startup = self.startup if self.accelerator.hosts == 1 else None
         return Stamp(
             node_id=record.node_id,
             labels=labels(record.key, record.stamp),
             ssh_keys=self.ssh_keys,
             request_id=str(uuid.uuid5(_NAMESPACE, f"{self.spec.project_id}/{record.node_id}/{record.lease.token}")),
-            valid_until=first_of(record.lease.expires_at, self.closes),
+            startup_script=startup.text(node.queued if self.spec.queued else node, ends_at) if startup else "",
+            valid_until=first_of(ends_at, self.closes),
         )
 
     def opened(self, permit: Permit, record: RunRecord, now: dt.datetime) -> Opened:

@@ -44,7 +44,12 @@ async def vm_start(vm_driver: VMDriver, tmp_path: Path) -> AsyncIterator[Start]:
     workers: list[Worker] = []
     numbers = itertools.count()
 
-    async def start(keys: Sequence[SSHKey] = (public(KEY),), environment: Mapping[str, str] | None = None) -> Worker:
+    async def start(
+        keys: Sequence[SSHKey] = (public(KEY),),
+        environment: Mapping[str, str] | None = None,
+        startup_script: str = "",
+        directory: str = "",
+    ) -> Worker:
         number = next(numbers)
         spec = WorkerSpec(
             node_id="node-1",
@@ -53,7 +58,8 @@ async def vm_start(vm_driver: VMDriver, tmp_path: Path) -> AsyncIterator[Start]:
             hostname=f"t1v-n-1-w-{number}",
             keys=tuple(keys),
             environment=environment or {},
-            directory=tmp_path / f"worker {number}",
+            directory=tmp_path / (directory or f"worker {number}"),
+            startup_script=startup_script,
         )
         worker = await vm_driver.start(spec)
         workers.append(worker)
