@@ -57,7 +57,8 @@ ADVICE = {
     "out why before you try again.",
     "LoginRefused": "A key can take a minute to reach a new VM. If the error stays, the private key in the SSH connection does not "
     "belong to the public one that was sent.",
-    "ProtocolMismatch": "Airflow's processes run different versions of this package. Deploy one version everywhere.",
+    "ProtocolMismatch": "Deploy one version of this package to all processes of Airflow. Where the message names a banner or a forced command, "
+    "change the login: it must print nothing of its own and run what is asked for.",
     "AcceleratorMissing": "The next try makes a new TPU. If it repeats, the framework on the VM does not fit the runtime version.",
     "RunInterrupted": "The next try resumes from the newest whole checkpoint.",
     "StorageUnreachable": "The TPU stays and the run is tried again. Check the bucket and the VM's service account.",

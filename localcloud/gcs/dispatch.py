@@ -21,6 +21,8 @@ _REFUSALS = {
 # The names of these stand in the body: a fault that asks for a name waits until it has been read.
 _NAMED_IN_BODY = frozenset({"buckets.insert", "objects.insert", "uploads.start"})
 
+_RIGHTS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "create", "PATCH": "update", "DELETE": "delete"}
+
 
 class RequestDispatcher:
     """Answers requests against one store.
@@ -66,7 +68,7 @@ class RequestDispatcher:
             return
         action = str(fault.params.get("action"))
         if action in _REFUSALS:
-            raise _REFUSALS[action]
+            raise _forbidden(call) if action == "403" else _REFUSALS[action]
         if action == "delay":
             await self._clock.sleep(float(fault.params.get("seconds", 1.0)))
         elif action == "abort":
@@ -86,6 +88,15 @@ class RequestDispatcher:
 
     async def _batch(self, store: Store, call: Call) -> Reply:
         return await batch.answer_all(self.answer, call)
+
+
+def _forbidden(call: Call) -> GCSError:
+    """Return Google's refusal of an account without a role, which names the right that is missing."""
+    kind = "buckets" if call.op.startswith("buckets.") else "objects"
+    right = f"storage.{kind}.{'list' if call.op.endswith('.list') else _RIGHTS[call.method]}"
+    what = "bucket" if kind == "buckets" else "object"
+    text = f"The caller does not have {right} access to the Google Cloud Storage {what}."
+    return GCSError(403, "forbidden", f"{text} Permission '{right}' denied on resource (or it may not exist).")
 
 
 def _refusal(call: Call, error: GCSError) -> Reply:

@@ -256,7 +256,7 @@ class LoginRefused(RemoteError):
 
 
 class ProtocolMismatch(RemoteError):
-    """The runner on the worker speaks another version."""
+    """What answers on the worker is no runner of this release: another one, a login banner or a forced command."""
 
 
 class AcceleratorMissing(RemoteError):

@@ -53,6 +53,7 @@ STOP_REQUEST_FILE = "stop-request.json"
 DELIVERED_FILE = "delivered.json"
 MIRROR_FILE = "mirror.json"  # which checkpoint is safe in the bucket
 RESTORED_FILE = "restored.json"  # which checkpoint came from there
+CODE_FILE = "code.json"  # of the run: which code the last attempt on this machine had
 CONTACT_FILE = "contact"  # its modification time is that of the last contact with Airflow
 DEADLINE_FILE = "deadline.json"  # a later deadline than the job's
 PROGRESS_FILE = "progress.json"  # inside the output directory
@@ -168,6 +169,10 @@ class ProtocolError(ValueError):
     """
 
 
+class OtherVersion(ProtocolError):
+    """A line is a message of another version of this protocol."""
+
+
 def encode(kind: str, **fields: Any) -> bytes:
     """Return one message as a line. NaN is refused: it is not JSON, and the other end would stumble over it."""
     message = {"v": VERSION, "type": kind}
@@ -188,7 +193,7 @@ def decode(line: bytes) -> dict[str, Any]:
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise ProtocolError("not a protocol message: " + shown)
     if message.get("v") != VERSION:
-        raise ProtocolError("protocol version %r, this end speaks %d: %s" % (message.get("v"), VERSION, shown))
+        raise OtherVersion("protocol version %r, this end speaks %d: %s" % (message.get("v"), VERSION, shown))
     return message
 
 

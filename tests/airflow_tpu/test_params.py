@@ -62,13 +62,14 @@ def test_optional_text_allows_null_and_no_other_field_does() -> None:
         "allow_paid_reason",
         "data_uri",
         "model",
+        "revision",
     }
 
 
 def test_every_meaning_belongs_to_a_value() -> None:
     """What the form shows begins with the value that is sent, so that what is seen can be typed elsewhere."""
     shown = {name: param.schema["values_display"] for name, param in train_params().items() if "enum" in param.schema}
-    assert {name for name, texts in shown.items() if texts} == {"provisioning", "on_stock_out"}
+    assert {name for name, texts in shown.items() if texts} == {"provisioning", "on_stock_out", "on_changed_code"}
     for name, texts in shown.items():
         assert set(texts) in (set(), set(train_params()[name].schema["enum"]))
         assert [value for value, text in texts.items() if not text.startswith(f"{value}: ")] == []

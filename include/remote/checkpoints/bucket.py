@@ -2,7 +2,8 @@
 
 ::
 
-    <prefix>/attempts/<n>.json                          claim of attempt n: an attempt that sees a higher one stops
+    <prefix>/attempts/<n>.json                          claim of attempt n: an attempt that sees a higher one stops;
+                                                        it names the code that the attempt runs
     <prefix>/attempt-<n>/<order>.<name>/<file>          never overwritten by another attempt
     <prefix>/attempt-<n>/<order>.<name>/MANIFEST.json   written last, deleted first: it makes the checkpoint complete
 
@@ -83,6 +84,7 @@ class CheckpointBucket:
         self._prefix = prefix + "/"
         self._run = run
         self._claimed = False
+        self._claims: Dict[int, StoredObject] = {}
 
     def claim(self) -> None:
         """Record that this attempt exists; a second call does nothing.
@@ -93,13 +95,13 @@ class CheckpointBucket:
             return
         owner = {"run": self._run.run, "attempt": self._run.attempt, "directory": str(self._run.path)}
         owner.update(host=socket.gethostname(), boot_id=processes.boot_id(), schema_version=_CLAIM_VERSION)
+        owner["code"] = (self._run.read(protocol.JOB_FILE) or {}).get("code") or ""
         claim = self._run.path / ".claim"
         claim.write_text(json.dumps(owner, sort_keys=True))
         with SourceFile(claim) as source:
             source.hash()
-            name = "%sattempts/%d.json" % (self._prefix, self._run.attempt)
             try:
-                self._bucket.upload(source, name, None, "application/json")
+                self._bucket.upload(source, self._claim_name(self._run.attempt), None, "application/json")
             except ObjectConflict as error:
                 raise Overtaken("attempt %d runs on another machine" % self._run.attempt) from error
         self._claimed = True
@@ -117,6 +119,19 @@ class CheckpointBucket:
                 found.setdefault(key, {})[match.group(4)] = stored
         return [StoredCheckpoint(key[1], key[0], key[2], found[key]) for key in sorted(found, reverse=True)]
 
+    def code_of(self, attempt: int) -> Optional[str]:
+        """Return the digest of the code that an attempt ran, as its claim says; None if there is none.
+
+        :raises ObjectDamaged: if the claim has gone since the checkpoints were listed.
+        :raises ValueError: if it is damaged.
+        """
+        stored = self._claims.get(attempt)
+        if stored is None:
+            return None
+        document = json.loads(self._bucket.read(self._claim_name(attempt), stored).decode("utf-8"))
+        code = document.get("code") if isinstance(document, dict) else None
+        return code if isinstance(code, str) else None
+
     def check_claims(self) -> None:
         """Make sure that no later attempt has begun.
 
@@ -131,8 +146,9 @@ class CheckpointBucket:
         return entries
 
     def _refuse_later(self, entries: dict[str, StoredObject]) -> None:
-        claims = [match for match in map(_CLAIM.fullmatch, entries) if match is not None]
-        latest = max((int(match.group(1)) for match in claims), default=0)
+        matches = {name: _CLAIM.fullmatch(name) for name in entries}
+        self._claims = {int(match.group(1)): entries[name] for name, match in matches.items() if match is not None}
+        latest = max(self._claims, default=0)
         if latest > self._run.attempt:
             raise Overtaken("attempt %d has taken over" % latest)
 
@@ -172,6 +188,9 @@ class CheckpointBucket:
         """Delete only the manifest: the checkpoint becomes incomplete and may be written again."""
         if stored.manifest is not None:
             self._bucket.delete(self._object(stored.folder, MANIFEST), stored.manifest.generation)
+
+    def _claim_name(self, attempt: int) -> str:
+        return "%sattempts/%d.json" % (self._prefix, attempt)
 
     def _object(self, place: str, name: str) -> str:
         return "%s%s/%s" % (self._prefix, place, name)

@@ -17,6 +17,7 @@ import protocol
 from checkpoints import local
 from checkpoints.bucket import CheckpointBucket, Overtaken
 from checkpoints.quiescence import Quiescence
+from checkpoints.soft_delete import SoftDelete
 from checkpoints.upload import Torn, Uploader
 from gcs.objects import ObjectDamaged
 from gcs.requests import RequestFailed, Storage
@@ -73,15 +74,22 @@ class Mirror:
     :param run: the attempt.
     :param uploader: writes to the bucket.
     :param supervisor: says when to finish.
+    :param soft_delete: counts what the bucket keeps of removed checkpoints.
     :param look_secs: seconds between two looks; files without a manifest must not change for as long.
     """
 
     def __init__(
-        self, run: RunDir, uploader: Uploader, supervisor: SupervisorPipe, look_secs: float = protocol.MIRROR_SECS
+        self,
+        run: RunDir,
+        uploader: Uploader,
+        supervisor: SupervisorPipe,
+        soft_delete: SoftDelete,
+        look_secs: float = protocol.MIRROR_SECS,
     ) -> None:
         self._run = run
         self._uploader = uploader
         self._supervisor = supervisor
+        self._soft_delete = soft_delete
         self._look_secs = look_secs
         self._quiescence = Quiescence(run.checkpoints, look_secs)
         self._durable = ""
@@ -101,6 +109,9 @@ class Mirror:
             finishing = self._supervisor.finishing  # read before the look: what that finds is then the last
             good = self._look(finishing)
             if finishing and good:
+                total = self._soft_delete.total()
+                if total:
+                    _say(total)
                 return not self._quiescence.unsafe
             if not finishing:
                 self._supervisor.pause(min(self._look_secs * 2**self._failures, _LONGEST_PAUSE_SECS))
@@ -181,9 +192,12 @@ class Mirror:
         self._failures = 0
         self._report(last_step=one.step, last_name=one.name, last_at=round(time.time(), 3), pending=None, error="")
         try:
-            self._uploader.remove_old(one)
+            line = self._soft_delete.add(self._uploader.remove_old(one))
         except RequestFailed as error:
             self._report(error=("old checkpoints cannot be removed: %s" % error)[:_ERROR_LIMIT])
+            return
+        if line:
+            _say(line)
 
     def _complain(self, error: Exception) -> None:
         """Storage trouble never ends the run, and is logged once, not at every try."""
@@ -210,8 +224,9 @@ def mirror(run: RunDir) -> int:
     job = run.read(protocol.JOB_FILE) or {}
     supervisor = SupervisorPipe()
     uploader = Uploader(CheckpointBucket(job["checkpoints_uri"], Storage(supervisor.pause), run), run)
+    look_secs = float(job.get("mirror_secs", protocol.MIRROR_SECS))
     try:
-        return 0 if Mirror(run, uploader, supervisor, float(job.get("mirror_secs", protocol.MIRROR_SECS))).run() else 1
+        return 0 if Mirror(run, uploader, supervisor, SoftDelete(job), look_secs).run() else 1
     except Overtaken:
         return protocol.EXIT_OVERTAKEN
 

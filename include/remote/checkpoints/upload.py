@@ -69,21 +69,25 @@ class Uploader:
         """
         self._bucket.check_claims()
 
-    def remove_old(self, newest: LocalCheckpoint) -> None:
+    def remove_old(self, newest: LocalCheckpoint) -> int:
         """Remove what is older than the newest few, and what earlier attempts left incomplete.
 
         Torn checkpoints of later steps that were passed over do not count among the few; checkpoints of another version
         are never removed.
 
+        :return: bytes that were removed.
         :raises RequestFailed: if the bucket refuses; the checkpoints are as safe as before.
         """
         there = self._bucket.list_checkpoints()
         least = newest.order if newest.order is not None else max((stored.order for stored in there), default=0)
         reached = [stored for stored in there if (stored.order, stored.attempt) <= (least, self._attempt)]
         complete = [stored for stored in reached if stored.manifest]
+        removed = 0
         for stored in complete[KEEP:] + [stored for stored in reached if not stored.manifest]:
             if not self._has_unknown_version(stored):
                 self._bucket.remove(stored)
+                removed += sum(one.size for one in stored.objects.values())
+        return removed
 
     def _has_unknown_version(self, stored: StoredCheckpoint) -> bool:
         if stored.manifest is None:

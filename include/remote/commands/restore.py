@@ -1,7 +1,8 @@
 """The restore command: the supervisor's first step, which downloads the newest complete checkpoint of the run.
 
 It ends with 0 when the checkpoint directory holds that checkpoint, or there has never been one; with 74 when the bucket
-cannot be read; with 66 when there are checkpoints and none can be used; with 75 when there is a later attempt.
+cannot be read; with 66 when there are checkpoints and none can be used, or when they were saved with other code and the
+job refuses that; with 75 when there is a later attempt.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import protocol
 
+from checkpoints import origin
 from checkpoints.bucket import CheckpointBucket, Overtaken, StoredCheckpoint
 from checkpoints.local import is_blank
 from checkpoints.manifest import MANIFEST, CheckpointManifest, parse
@@ -29,10 +31,18 @@ def restore(run: RunDir) -> int:
     """Fill the checkpoint directory of a run if it is empty; return the exit status of the step."""
     job = run.read(protocol.JOB_FILE) or {}
     try:
-        if not is_blank(run.checkpoints):
+        if is_blank(run.checkpoints):
+            status = _restore(run, CheckpointBucket(job["checkpoints_uri"], Storage(), run), job)
+        else:
+            origin.check_local(run, job)
             _say("resuming from the checkpoints that an earlier attempt left on this machine")
-            return protocol.EXIT_DONE
-        return _restore(run, CheckpointBucket(job["checkpoints_uri"], Storage(), run))
+            status = protocol.EXIT_DONE
+        if status == protocol.EXIT_DONE:
+            origin.record(run, job)
+        return status
+    except origin.CodeChanged as error:
+        _say("%s. Not resuming, as on_changed_code says: start a new run, or set on_changed_code to resume" % error)
+        return protocol.EXIT_RESUME_REFUSED
     except Overtaken as error:
         _say("%s: not starting this one" % error)
         run.write(protocol.MIRROR_FILE, {"fenced": True, "error": str(error)})
@@ -51,12 +61,12 @@ def _unreadable(error: Exception) -> int:
     return protocol.EXIT_STORAGE
 
 
-def _restore(run: RunDir, bucket: CheckpointBucket) -> int:
+def _restore(run: RunDir, bucket: CheckpointBucket, job: dict[str, Any]) -> int:
     bucket.claim()
     there = bucket.list_checkpoints()
     for stored in there:
         try:
-            manifest = _fetch(run, bucket, stored)
+            manifest = _fetch(run, bucket, stored, job)
         except (ObjectDamaged, ValueError) as error:
             _say("skipping checkpoint %s of attempt %d: %s" % (stored.name, stored.attempt, error))
             continue
@@ -68,11 +78,12 @@ def _restore(run: RunDir, bucket: CheckpointBucket) -> int:
     return protocol.EXIT_DONE
 
 
-def _fetch(run: RunDir, bucket: CheckpointBucket, stored: StoredCheckpoint) -> CheckpointManifest:
+def _fetch(run: RunDir, bucket: CheckpointBucket, stored: StoredCheckpoint, job: dict[str, Any]) -> CheckpointManifest:
     """Download one checkpoint beside its place and move it there once it is complete.
 
     :raises ObjectDamaged: if files are missing or damaged.
     :raises ValueError: if its manifest is damaged, or has another version.
+    :raises CodeChanged: if it was saved with other code and the job refuses that.
     """
     if stored.manifest is None:
         raise ObjectDamaged("it has no manifest")
@@ -92,6 +103,7 @@ def _fetch(run: RunDir, bucket: CheckpointBucket, stored: StoredCheckpoint) -> C
         os.symlink(points_to, str(target / name))
     if not manifest.is_file_set:
         (target / MANIFEST).write_bytes(content)
+    origin.check_stored(bucket, stored, job)
     # Whatever is left there is half-written, as its name says; the directory is replaced in one step.
     shutil.rmtree(str(run.checkpoints))
     os.rename(str(staging), str(run.checkpoints))

@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_tpu.clients.tpu_retry import details_in_words
 from airflow_tpu.core.tpu.api_errors import classify
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import Endpoint, QueuedView, Tier, TPUSpec, TPUView
@@ -116,6 +117,7 @@ def to_view(node: tpu_v2.Node) -> TPUView:
         name=ResourceName.parse(node.name),
         state=_enum_name(node.state),
         health=_enum_name(node.health),
+        health_text=node.health_description.strip(),
         accelerator_type=node.accelerator_type,
         tier=_tier(node.scheduling_config),
         labels=dict(node.labels),
@@ -136,6 +138,7 @@ def to_queued_view(queued: tpu_v2.QueuedResource) -> QueuedView:
     return QueuedView(
         name=name,
         state=_enum_name(queued.state.state),
+        error_details=details_in_words(error.details),
         error_code=error.code,
         error_message=error.message,
         node_ids=tuple(node_id for spec in specs for node_id in _node_ids(spec, name.id)),
@@ -165,7 +168,8 @@ def to_operation_view(operation: Any) -> OperationView:
         metadata = tpu_v2.OperationMetadata.deserialize(operation.metadata.value)
     error = None
     if operation.done and operation.error.code:
-        error = classify(operation.error.code, operation.error.message, "", metadata.target or operation.name)
+        subject, details = metadata.target or operation.name, details_in_words(operation.error.details)
+        error = classify(operation.error.code, operation.error.message, "", subject, details)
     return OperationView(
         name=operation.name,
         done=operation.done,

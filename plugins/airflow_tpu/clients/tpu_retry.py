@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -78,4 +79,36 @@ class translated:
 def _classified(error: GoogleAPICallError, resource: str) -> TPUError:
     status = error.grpc_status_code
     code = int(status.value[0]) if status is not None else 2
-    return classify(code, error.message, str(error.reason or ""), resource)
+    return classify(code, error.message, str(error.reason or ""), resource, details_in_words(error.details))
+
+
+def details_in_words(details: Iterable[Any]) -> str:
+    """What the typed details of an answer say, as Google words it: often the only text that names the field.
+
+    :param details: messages of ``google.rpc``, or ``Any`` that holds one; others say nothing to a person.
+    """
+    from google.rpc import error_details_pb2
+
+    kinds = [getattr(error_details_pb2, name) for name in _IN_WORDS]
+    found: list[str] = []
+    for detail in details:
+        for kind in kinds:
+            if isinstance(detail, kind):
+                found += _IN_WORDS[kind.DESCRIPTOR.name](detail)
+            elif getattr(detail, "type_url", "").endswith(kind.DESCRIPTOR.full_name):
+                found += _IN_WORDS[kind.DESCRIPTOR.name](kind.FromString(detail.value))
+    return "; ".join(dict.fromkeys(text for text in found if text.strip(": ")))
+
+
+def _violations(detail: Any) -> list[str]:
+    return [f"{item.subject}: {item.description}" for item in detail.violations]
+
+
+_IN_WORDS: Mapping[str, Callable[[Any], list[str]]] = {
+    "BadRequest": lambda detail: [f"{item.field}: {item.description}" for item in detail.field_violations],
+    "QuotaFailure": _violations,
+    "PreconditionFailure": _violations,
+    "DebugInfo": lambda detail: [detail.detail],
+    "LocalizedMessage": lambda detail: [detail.message],
+    "Help": lambda detail: [f"{link.description}: {link.url}" for link in detail.links],
+}

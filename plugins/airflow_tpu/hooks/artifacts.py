@@ -17,6 +17,7 @@ from airflow_tpu.clients.endpoints import check_storage_url, parse_options
 from airflow_tpu.core.catalogue.transfer_rates import StoredSize
 from airflow_tpu.core.ledger.bucket_retention import BucketRetention
 from airflow_tpu.errors import ConfigError, Fault
+from airflow_tpu.hooks.refusals import typed_refusals
 
 if TYPE_CHECKING:
     from google.api_core.client_options import ClientOptions
@@ -123,6 +124,7 @@ class ArtifactsHook(GCSHook):
         soft = found.soft_delete_policy.retention_duration_seconds
         return BucketRetention(int(soft or 0), int(found.retention_period or 0), bool(found.versioning_enabled))
 
+    @typed_refusals
     def listing(self, uri: str) -> list[ObjectInfo]:
         """Every object whose URI begins with this text, all pages."""
         bucket, _, prefix = uri.removeprefix("gs://").partition("/")
@@ -162,6 +164,7 @@ class ArtifactsHook(GCSHook):
         except (BadRequest, Forbidden, PreconditionFailed):
             return None
 
+    @typed_refusals
     def read_json(self, uri: str) -> StoredJSON | None:
         """A JSON object, None when there is none.
 
@@ -180,6 +183,7 @@ class ArtifactsHook(GCSHook):
         except RecursionError as error:
             raise ValueError("it is nested too deeply") from error
 
+    @typed_refusals
     def read_start(self, uri: str, size: int) -> bytes | None:
         """The first bytes of an object, None when there is none."""
         from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
@@ -192,8 +196,9 @@ class ArtifactsHook(GCSHook):
         except RequestRangeNotSatisfiable:
             return b""  # it is empty
 
-    def read_end(self, uri: str, size: int = 8192) -> bytes:
-        """The last bytes of an object, empty when there is none."""
+    @typed_refusals
+    def read_end(self, uri: str, size: int = 8192) -> bytes | None:
+        """The last bytes of an object, None when there is none."""
         from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
 
         bucket, name = split_uri(uri)
@@ -201,9 +206,12 @@ class ArtifactsHook(GCSHook):
         try:
             blob.reload(timeout=TIMEOUT)
             return bytes(blob.download_as_bytes(start=max(0, blob.size - size), timeout=TIMEOUT))
-        except (NotFound, RequestRangeNotSatisfiable):
-            return b""
+        except NotFound:
+            return None
+        except RequestRangeNotSatisfiable:
+            return b""  # it is empty
 
+    @typed_refusals
     def write_json(self, uri: str, data: Mapping[str, Any], generation: int | None = None) -> int | None:
         """Write a JSON object.
 
@@ -228,6 +236,7 @@ class ArtifactsHook(GCSHook):
             return self._own_lost_answer(uri, data, blob.metadata[_WRITE])
         return int(blob.generation)
 
+    @typed_refusals
     def remove(self, uri: str, generation: int | None = None) -> None:
         """Remove an object; removing a missing one succeeds.
 

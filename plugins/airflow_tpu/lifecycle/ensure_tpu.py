@@ -25,6 +25,7 @@ from airflow_tpu.errors import (
 )
 from airflow_tpu.lifecycle.capacity import Step, explained, next_step
 from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
 from airflow_tpu.lifecycle.release import give_back
 from airflow_tpu.lifecycle.sharing.room import require_row
 from airflow_tpu.lifecycle.waits.polling import PollPolicy, UnhealthySince, Waiting, within
@@ -206,7 +207,11 @@ def _count_loss(run: RunContext, record: RunRecord, error: TPUError) -> None:
     :raises BudgetExhausted: it was one too many.
     """
     more = run.stores.runs.update(
-        record, lambda now: replace(now, spent=replace(now.spent, losses=now.spent.losses + 1))
+        record,
+        lambda now: replace(
+            now.with_life(now.node_id, cause=reason_of_error(error)),
+            spent=replace(now.spent, losses=now.spent.losses + 1),
+        ),
     )
     exhausted = more.spent.exhausted(error, run.conf.max_preemptions, checkpoints=False)
     if exhausted is not None:

@@ -13,25 +13,16 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.consequences import BEING_DELETED, LOST
-from airflow_tpu.core.ledger.events import EndReason, TimeSource
+from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.core.run.expiry import select_expired
 from airflow_tpu.core.tpu.labels import token_of
-from airflow_tpu.errors import (
-    HostLost,
-    TPUError,
-    TPULost,
-    TPUMaintenance,
-    TPUPreempted,
-    TPUStopped,
-    TPUVanished,
-    UnknownVersion,
-    UnreadableObject,
-)
+from airflow_tpu.errors import HostLost, TPUError, TPULost, TPUVanished, UnknownVersion, UnreadableObject
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
+from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
 from airflow_tpu.lifecycle.ends.records import close_ended, note_ends
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, look_again, own_names, take_snapshot
-from airflow_tpu.lifecycle.training.losses import newest_checkpoint
+from airflow_tpu.lifecycle.training.losses import Ended, lost_since, newest_checkpoint
 from airflow_tpu.stores.runs import instances
 
 if TYPE_CHECKING:
@@ -45,13 +36,6 @@ if TYPE_CHECKING:
     from airflow_tpu.stores.grant_stores import Stores
 
 log = logging.getLogger(__name__)
-
-_REASONS: dict[type[TPULost], EndReason] = {
-    TPUPreempted: EndReason.PREEMPTED,
-    TPUMaintenance: EndReason.FAILED,
-    HostLost: EndReason.FAILED,
-    TPUStopped: EndReason.DELETED,
-}
 
 
 def abandon(run: RunContext, token: str, lease_seconds: float | None = None) -> Release:
@@ -132,40 +116,44 @@ def give_back(run: RunContext, record: RunRecord, error: TPUError, holds_lease: 
     :param holds_lease: only the holder of the lease knows which incarnation was lost.
     """
     if isinstance(error, TPULost) and holds_lease:
-        _end_seen(run, record, record.node_id, error)
+        _end_seen(run, record, Ended(record.node_id, error, run.clock.now()))
     log.warning("no usable TPU: deleting what this attempt asked for")
     if clean_up(run, record):
         error.consequence = error.consequence or BEING_DELETED
 
 
-def close_lost(run: RunContext, record: RunRecord, node_id: str, error: TPULost) -> None:
+def close_lost(run: RunContext, record: RunRecord, ended: Ended) -> None:
     """End a lost incarnation when its loss was seen: a wait before the next try costs nothing.
 
     What is still there after it was given up (a silent host) is deleted, which ends it.
 
     :param run: clients and stores.
     :param record: of the run, as this attempt knows it.
-    :param node_id: the incarnation.
-    :param error: how it was lost.
+    :param ended: how it was lost.
     """
-    _end_seen(run, record, node_id, error)
-    if error.at is None and isinstance(error, HostLost) and clean_up(run, record):
+    error = ended.error
+    _end_seen(run, record, ended)
+    if isinstance(error, HostLost) and error.at is None and clean_up(run, record):
         error.consequence = error.consequence or BEING_DELETED
 
 
-def _end_seen(run: RunContext, record: RunRecord, node_id: str, error: TPULost) -> None:
+def _end_seen(run: RunContext, record: RunRecord, ended: Ended) -> None:
     """Close the record of an incarnation whose end the API has shown.
 
     One that a person deletes is only noted: the delete may fail, and the TPU be charged again.
     """
-    if error.at is None:
+    error, reason = ended.error, reason_of_error(ended.error)
+    if not isinstance(error, TPULost) or error.at is None:
         return
-    reason = _REASONS.get(type(error), EndReason.VANISHED)
-    end = IncarnationEnd(node_id, error.at, reason, TimeSource.OBSERVED, newest_checkpoint(run))
+    # The attempt may have been started after this try had read the record.
+    known = run.stores.runs.find(record.key) or record
+    lost = lost_since(known, ended, newest_checkpoint(run))
+    end = IncarnationEnd(ended.node_id, error.at, reason, TimeSource.OBSERVED, lost)
     if isinstance(error, TPUVanished):
         note_ends(run.stores.runs, run.stores.ledger, record.key, [end])
     else:
-        close_ended(run.stores.ledger, record, record.key, [end])
+        known = known.with_life(ended.node_id, cause=reason)
+        close_ended(run.stores.ledger, known, record.key, [end])
         error.consequence = error.consequence or LOST
 
 

@@ -11,13 +11,23 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu import protocol
 from airflow_tpu.clients.log_groups import log_group
+from airflow_tpu.core.ledger.events import EndReason
 from airflow_tpu.core.run.interruption import Interruption, Reached
 from airflow_tpu.core.run.log_lines import LineAssembler
 from airflow_tpu.core.run.plan import artifacts_uri
 from airflow_tpu.core.run.result import RunResult, classify_exit
 from airflow_tpu.core.tpu.commands import ssh_command, tensorboard_command
 from airflow_tpu.core.tpu.outcome import final_error
-from airflow_tpu.errors import AcceleratorMissing, ArtifactsLost, ConnectionFailed, RunStalled, TPUError, TPULost
+from airflow_tpu.errors import (
+    AcceleratorMissing,
+    ArtifactsLost,
+    ConnectionFailed,
+    DeadlineExceeded,
+    RunStalled,
+    TPUError,
+    TPULost,
+    TPUVanished,
+)
 from airflow_tpu.lifecycle.release import clean_up, close_lost
 from airflow_tpu.lifecycle.training.collect import Collected, collect
 from airflow_tpu.lifecycle.training.follow import Follower, RunningJob
@@ -137,22 +147,35 @@ class Training:
         """Every ending that is worth another attempt draws on the run's budget; once it is used up the run ends."""
         try:
             yield
-        except TPUError as error:
+        except TPUError as caught:
+            error = self._named(caught)
+            seen = error.at if isinstance(error, TPULost) else None
+            ended = Ended(node_id, error, seen or self._ended_at or self.run.clock.now(), self._reached)
             if isinstance(error, TPULost):
-                close_lost(self.run, self.record, node_id, error)
+                close_lost(self.run, self.record, ended)
             elif isinstance(error, RunStalled):
                 self._count_stall(node_id)
             elif isinstance(error, AcceleratorMissing):
                 log.warning("no TPU device on %s: deleting it, the next try replaces it", node_id)
                 clean_up(self.run, self.record)
-            seen = error.at if isinstance(error, TPULost) else None
-            ended = Ended(error, seen or self._ended_at or self.run.clock.now(), self._reached)
             interruption, exhausted = spend(self.run, self.record, ended) or (None, None)
             if interruption is not None:
                 self._listener.interruption(interruption)
             if exhausted is not None:
                 raise exhausted from error
+            if error is not caught:
+                raise error from caught
             raise
+
+    def _named(self, error: TPUError) -> TPUError:
+        """Name the deadline where it, and not a stranger, took the TPU away: the reaper deletes what is overdue."""
+        ends = self.record.lease.expires_at
+        if not isinstance(error, TPUVanished) or (error.at or self.run.clock.now()) < ends:
+            return error
+        return DeadlineExceeded(
+            f"the deadline {ends} has passed, so the reaper, the deadline alert or the TPU itself has deleted it "
+            f"({error}). Raise deadline_hours and start again: the run resumes from its newest checkpoint"
+        )
 
     def _count_stall(self, node_id: str) -> None:
         """After a second stall on a TPU the next try begins with another one."""
@@ -168,7 +191,8 @@ class Training:
         """Keep what was produced, whatever came of the script; then judge it."""
         run = self.run
         record = run.stores.runs.update(
-            self.record, lambda now: now.with_life(now.attempt_node, training_seconds=result.seconds)
+            self.record,
+            lambda now: now.with_life(now.attempt_node, training_seconds=result.seconds, cause=EndReason.FINISHED),
         )
         result = result.judged_by(record.lease.expires_at)
         uri = artifacts_uri(run.conf, record.key.name, record.attempt)
@@ -206,9 +230,13 @@ class Training:
         return self.run.clients.tpu.run(lambda client: lost_state(client, node))
 
     def _last_lines(self, uri: str) -> str:
+        where = f"{uri}/{protocol.LOG_OBJECT}"
+        found = self.run.clients.storage.read_end(where)
+        if found is None:
+            return f"(its log is missing: {where} does not exist, so it was not copied from the TPU)"
         end = LineAssembler()
-        lines = end.feed(self.run.clients.storage.read_end(f"{uri}/{protocol.LOG_OBJECT}")) + end.close()
-        return "\n".join(lines[-_SHOWN_LINES:])
+        lines = end.feed(found) + end.close()
+        return "\n".join(lines[-_SHOWN_LINES:]) or f"(its log {where} is empty: the script has printed nothing)"
 
     def _keep(self, record: RunRecord, uri: str) -> None:
         """Nothing that a failed run produced is lost: its log and files go to the bucket before the TPU goes."""

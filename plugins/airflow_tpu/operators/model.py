@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
     """Skip the training when data, code and settings are those of the newest version of the model.
 
+    Code is what travels with the script, and the field ``revision``. A script that fetches other code by itself is
+    trained again each time, unless ``revision`` names that code.
+
     :return: the fingerprint of what would be trained.
     """
 
@@ -34,17 +37,28 @@ class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
 
         :raises AirflowSkipException: nothing has changed; what follows is skipped, the run is green.
         """
+        from airflow_tpu.core.model.fetched_code import fetching_files
+        from airflow_tpu.core.model.fingerprint import code_digest
         from airflow_tpu.lifecycle.training.launch import build_bundle
         from airflow_tpu.lifecycle.training.model_version import fingerprint_of
 
         run = self.run_context(context)
         store = run.models
-        now = fingerprint_of(run.clients.storage, run.conf, build_bundle(run).sha256)
+        bundle, revision = build_bundle(run), run.conf.revision
+        now = fingerprint_of(run.clients.storage, run.conf, code_digest(bundle.sha256, revision))
         newest = next(iter(store.versions()), None)
         manifest = store.manifest(newest) if newest else None
         if manifest is None or manifest.fingerprint != now:
             before = "there is no version yet" if manifest is None else f"version {newest} was {manifest.fingerprint}"
             self.log.info("training: fingerprint %s; %s", now, before)
+            return now
+        fetching = [] if revision else fetching_files(bundle.data)
+        if fetching:
+            self.log.warning(
+                "training: %s fetches code whose commit it does not name, so whether that has changed is unknown. "
+                "Name it in the field revision ($TRC_REVISION) to skip what has not",
+                ", ".join(fetching),
+            )
             return now
         raise AirflowSkipException(
             f"data, code and settings are those of version {newest} ({now}): training again would bring nothing new"

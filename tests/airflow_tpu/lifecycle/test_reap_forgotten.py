@@ -24,7 +24,7 @@ from airflow_tpu.lifecycle.training.collect import confirm
 from airflow_tpu.lifecycle.training.follow import RunningJob
 from airflow_tpu.lifecycle.training.launch import attach, build_bundle, launch, locate
 from airflow_tpu.lifecycle.waits.loss import living
-from airflow_tpu.lifecycle.waits.reachability import REACHED
+from airflow_tpu.lifecycle.waits.reachability import ONE_TRY
 from localcloud.testing import eventually_async
 from tests.airflow_tpu.attempts import ENDLESS, NODE, NODE_ID, ready, run_context, script
 from tests.airflow_tpu.cloud_env import KEY, PARENT, ZONE, CloudEnv, now
@@ -51,7 +51,7 @@ async def start(client: TPUClient, work: RunContext, **changes: Any) -> RunningJ
     attempt = Attempt(KEY.name, 1, record.lease.expires_at, own_resource=str(own))
     spec = plan_job(work.conf, work.request.accelerator, bundle, attempt)
     job = replace(await locate(client, work, record, NODE), ref=REF)
-    async with RunSession(job.address, work.clients.access.login, REACHED) as session:
+    async with RunSession(job.address, work.clients.access.login, ONE_TRY) as session:
         await session.start(replace(spec, grace_secs=5.0, abandon_secs=1.0, **changes), bundle)
     return job
 
@@ -85,7 +85,7 @@ async def test_tpu_of_an_airflow_that_is_gone(env: CloudEnv, client: TPUClient) 
     work = run_context(script(env, TRAIN), provisioning="queued-resource")
     job = await start(client, work, deadline=now().timestamp() + 20.0)
     async with (
-        RunSession(job.address, work.clients.access.login, REACHED) as session,
+        RunSession(job.address, work.clients.access.login, ONE_TRY) as session,
         contextlib.aclosing(session.follow(REF)) as messages,
     ):
         async for message in messages:
@@ -133,7 +133,7 @@ async def test_deadline_that_was_raised_reaches_the_worker(env: CloudEnv, client
     longer, shorter = (now() + dt.timedelta(hours=hours) for hours in (72, 1))
     for expires_at in (longer, shorter):
         assert await attach(client, work, work.stores.runs.acquire(KEY, ZONE, expires_at), NODE) == job
-        async with RunSession(job.address, work.clients.access.login, REACHED) as session:
+        async with RunSession(job.address, work.clients.access.login, ONE_TRY) as session:
             assert (await session.status(REF)).deadline == longer.timestamp()
 
 

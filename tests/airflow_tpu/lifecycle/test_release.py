@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 
 import pytest
@@ -9,15 +10,19 @@ import pytest
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import Closed, EndReason, TimeSource
 from airflow_tpu.core.tpu.labels import RunKey, labels
-from airflow_tpu.errors import AccessDenied, TransientError
+from airflow_tpu.errors import AccessDenied, TPUPreempted, TransientError
 from airflow_tpu.lifecycle.ends.deletion import delete_seen
 from airflow_tpu.lifecycle.ends.records import close_ended, close_incarnations
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot
+from airflow_tpu.lifecycle.release import close_lost
+from airflow_tpu.lifecycle.training.losses import Ended
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.lifecycle.waits.target import Target
 from localcloud.rules.settings import Latencies
-from tests.airflow_tpu.cloud_env import KEY, CloudEnv, poll_policy, request_delete
+from tests.airflow_tpu.attempts import ready as attempt_ready
+from tests.airflow_tpu.attempts import run_context
+from tests.airflow_tpu.cloud_env import KEY, CloudEnv, now, poll_policy, request_delete
 from tests.airflow_tpu.conftest import Open
 from tests.airflow_tpu.identities import AIRFLOW
 
@@ -201,3 +206,15 @@ async def test_books_can_be_kept_without_the_lease(env: CloudEnv, client: TPUCli
     await until_gone(client, KEY, poll_policy())
     assert closed(env).end_reason is EndReason.FINISHED
     assert charged(closed(env)) >= env.ready_seconds() > 0.0
+
+
+async def test_loss_of_an_attempt_that_was_started_after_the_record_was_read(env: CloudEnv, client: TPUClient) -> None:
+    """The ledger has the work of the attempt that this very try has started, not that of the record it began with."""
+    work = run_context()
+    stale = await attempt_ready(work, client)
+    began = now() - dt.timedelta(minutes=10)
+    work.stores.runs.update(stale, lambda found: found.with_life(FIRST, ready_at=began).next_attempt(FIRST, began))
+    seen = began + dt.timedelta(seconds=351)
+    close_lost(work, stale, Ended(FIRST, TPUPreempted("gone", seen), seen))
+    event = closed(env)
+    assert (event.end_reason, event.training_seconds, event.lost_seconds) == (EndReason.PREEMPTED, 351.0, 351.0)

@@ -6,15 +6,14 @@ import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from airflow.sdk import Context
 
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.consequences import LOST, MAY_LIVE
 from airflow_tpu.core import json_form
-from airflow_tpu.core.ledger.events import Closed, EndReason
+from airflow_tpu.core.ledger.events import Closed, EndReason, TimeSource
 from airflow_tpu.core.run.interruption import Interruption, Reached
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.run.trigger_context import error_event
@@ -22,6 +21,7 @@ from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.errors import (
     AcceleratorMissing,
     BudgetExhausted,
+    DeadlineExceeded,
     HostLost,
     LoginRefused,
     RunFailed,
@@ -34,18 +34,21 @@ from airflow_tpu.errors import (
     TPUVanished,
 )
 from airflow_tpu.lifecycle.create import Provisioner
-from airflow_tpu.lifecycle.ends.incarnation_end import noted_ends
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted_ends
+from airflow_tpu.lifecycle.ends.records import close_incarnations, closing
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.operators.run import CloudTPUTrainOperator
 from airflow_tpu.stores.grants import store_root
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.runs import RunStore
-from tests.airflow_tpu.cloud_env import BUCKET, KEY, ZONE, CloudEnv, now, poll_policy
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, ZONE, CloudEnv, context, now, poll_policy
 
 NODE_ID = KEY.node_id(1)
 NODE = node_name("local-project", ZONE, NODE_ID)
 SECOND = dt.timedelta(seconds=1)
+AT_LAST = IncarnationEnd(NODE_ID, now(), EndReason.FINISHED, TimeSource.OBSERVED)
+"""What the delete of a READY node shows."""
 
 
 @dataclass
@@ -67,14 +70,14 @@ class Training:
         asked = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
         task = CloudTPUTrainOperator(task_id="train", conf={**asked, **conf})
         instance = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1, xcom_push=self._push)
-        task.execute_finished(cast(Context, {"ti": instance}), event)
+        task.execute_finished(context(ti=instance), event)
 
     def hear_of_wait(self, event: dict[str, Any], **conf: Any) -> None:
         """Execute the task as after the wait for its TPU."""
         asked = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
         task = CloudTPUTrainOperator(task_id="train", conf={**asked, **conf})
         instance = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1, xcom_push=self._push)
-        task.execute_ready(cast(Context, {"ti": instance}), event)
+        task.execute_ready(context(ti=instance), event)
 
     def _push(self, key: str, value: object) -> None:
         self.xcom[key] = value
@@ -157,6 +160,95 @@ def test_silent_host_is_deleted_at_once(training: Training) -> None:
     (end,) = noted_ends(training.runs.read(KEY))
     assert [call["method"] for call in training.env.calls("DeleteNode")] == ["Tpu/DeleteNode"]
     assert before - SECOND <= end.at <= now() + SECOND
+
+
+def save_checkpoint(training: Training, at: dt.datetime, **manifest: Any) -> None:
+    """Put a complete checkpoint of step 10 into the bucket."""
+    name = f"{training.record.key.name}/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
+    document = {"step": 10, "files": [], "created": at.timestamp(), **manifest}
+    training.env.storage.write_json(f"gs://{BUCKET}/runs/{name}", document)
+
+
+@pytest.mark.parametrize("error", [HostLost("silent"), RunInterrupted("no result"), AcceleratorMissing("no TPU")])
+def test_error_that_led_to_the_delete_is_the_reason_in_the_ledger(training: Training, error: TPUError) -> None:
+    """The node is READY when it is deleted; the ledger says that it failed, with the seconds that the log has."""
+    save_checkpoint(training, now() - 10 * SECOND)
+    with pytest.raises(BudgetExhausted):
+        training.wake(error_event(error), max_preemptions=0)
+    close_incarnations(training.ledger, training.runs.read(KEY), KEY, [replace(AT_LAST, at=now())])
+    (closed,) = training.closed
+    assert (closed.end_reason, closed.lost_seconds) == (EndReason.FAILED, training.xcom["interruption"]["lost_seconds"])
+    assert closed.lost_seconds == pytest.approx(10.0, abs=5.0)
+
+
+def test_next_attempt_forgets_why_the_last_one_ended(training: Training) -> None:
+    """A TPU on which the run goes on is not judged by the attempt before."""
+    with pytest.raises(RunInterrupted):
+        training.wake(error_event(RunInterrupted("no result")))
+    record = training.runs.read(KEY)
+    assert record.life(NODE_ID).cause is EndReason.FAILED
+    life = record.next_attempt(NODE_ID, now()).life(NODE_ID)
+    assert (life.cause, life.lost_seconds) == (None, None)
+
+
+def test_run_that_ends_by_itself_is_finished_for_its_tpu(training: Training) -> None:
+    """Under maintenance when it is deleted, and even gone by then, the TPU has done what it was asked for."""
+    result = {"exit_code": 1, "started_at": now().timestamp() - 30, "ended_at": now().timestamp()}
+    with pytest.raises(RunFailed):
+        training.wake({"status": "finished", "result": result})
+    (opened,) = training.ledger.open_records(KEY)
+    for seen in (replace(AT_LAST, reason=EndReason.FAILED), replace(AT_LAST, reason=EndReason.DELETED), None):
+        event = closing(opened, training.runs.read(KEY), seen, now())
+        assert (event.end_reason, event.lost_seconds) == (EndReason.FINISHED, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (None, r"its log is missing: gs://.*/attempt-1/log.txt does not exist"),
+        (b"", r"its log gs://.*/attempt-1/log.txt is empty: the script has printed nothing"),
+        (b"Traceback\nValueError: no such column\n", "\nTraceback\nValueError: no such column$"),
+    ],
+)
+def test_missing_log_is_no_empty_one(training: Training, log: bytes | None, words: str) -> None:
+    """The error of a failed script tells a log that was not copied from one without a line."""
+    if log is not None:
+        name = f"runs/{training.record.key.name}/attempt-1/log.txt"
+        training.env.storage.get_conn().bucket(BUCKET).blob(name).upload_from_string(log)
+    result = {"exit_code": 1, "started_at": now().timestamp() - 30, "ended_at": now().timestamp()}
+    with pytest.raises(RunFailed, match=words):
+        training.wake({"status": "finished", "result": result})
+
+
+def test_tpu_that_goes_after_the_deadline_was_deleted_by_us(training: Training) -> None:
+    """Reaper, deadline alert and guard delete what is overdue: the try names the deadline, and counts no loss."""
+    training.runs.update(training.record, lambda found: replace(found, lease=replace(found.lease, expires_at=now())))
+    with pytest.raises(DeadlineExceeded, match=r"deadline .* has passed.*somebody deletes it"):
+        training.wake(error_event(TPUVanished("somebody deletes it", now())))
+    assert training.runs.read(KEY).spent.losses == 0
+    (opened,) = training.ledger.open_records(KEY)
+    assert closing(opened, training.runs.read(KEY), None, now()).end_reason is EndReason.DELETED
+
+
+def test_checkpoint_without_a_step_is_safe_all_the_same(training: Training, capfd: pytest.CaptureFixture[str]) -> None:
+    """Files that the mirror has saved as a set have no step: what is safe and what is lost are of that very set."""
+    seen = now()
+    save_checkpoint(training, seen - 10 * SECOND, layout="files", step=None)
+    with pytest.raises(TPUPreempted):
+        training.wake(error_event(TPUPreempted("gone", seen)))
+    line = capfd.readouterr().out.splitlines()[-1]
+    assert "a checkpoint without a step is safe, 10 s of work lost" in line
+
+
+def test_checkpoint_that_does_not_tell_when_makes_no_figure(training: Training) -> None:
+    """Without the time of the checkpoint that is safe nobody knows what is lost since."""
+    save_checkpoint(training, now(), created=None)
+    reached = {"reached": json_form.to_json(Reached(step=14, safe_step=5, safe_at=now().timestamp()))}
+    with pytest.raises(TPUPreempted):
+        training.wake({**error_event(TPUPreempted("gone", now())), **reached})
+    told = Interruption(**training.xcom["interruption"])
+    assert (told.safe_step, told.lost_seconds) == (10, None)
+    assert [event.lost_seconds for event in training.closed] == [None]
 
 
 def test_node_under_maintenance_keeps_its_place(training: Training) -> None:

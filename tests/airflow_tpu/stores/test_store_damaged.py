@@ -87,7 +87,7 @@ def put(env: CloudEnv, uri: str, content: bytes) -> None:
 
 def content_of(env: CloudEnv, uri: str) -> bytes:
     """Read an object."""
-    return env.storage.read_end(uri, 1_000_000)
+    return env.storage.read_end(uri, 1_000_000) or b""
 
 
 def round_of(env: CloudEnv) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def raise_version(env: CloudEnv, uri: str) -> bytes:
 
 def content(env: CloudEnv, uri: str) -> bytes:
     """The object's content."""
-    return env.storage.read_end(uri, 100_000)
+    return env.storage.read_end(uri, 100_000) or b""
 
 
 READS: dict[str, tuple[Callable[[CloudEnv], str], list[Callable[[CloudEnv], object]]]] = {

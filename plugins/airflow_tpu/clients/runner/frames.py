@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import asyncssh
 
 _GOODBYE_SECS = 5.0
+_SHOWN = 200  # bytes of foreign output
 
 Reply = Callable[[bytes], None]
 
@@ -37,6 +38,37 @@ class Frame:
         """The message's type."""
         kind: str = self.fields["type"]
         return kind
+
+
+def explained(address: WorkerAddress, output: bytes, error: protocol.ProtocolError) -> ProtocolMismatch:
+    """Return the error of output that begins with no message of ours: another version is not a login that talks.
+
+    :param address: the worker.
+    :param output: what the command wrote.
+    :param error: what is wrong with its first line.
+    """
+    if isinstance(error, protocol.OtherVersion):
+        return ProtocolMismatch(f"{address}: {error}; the runner there is of another release")
+    shown = output[:_SHOWN].decode(errors="replace").strip()
+    if any(_is_message(line) for line in output.splitlines()[1:]):
+        return ProtocolMismatch(
+            f"{address}: the login prints a banner before the runner's answer ({shown!r}): let .bashrc and the profile "
+            "print nothing where the shell is not interactive"
+        )
+    return ProtocolMismatch(
+        f"{address}: what answers there is not our program ({shown!r}): the login runs a forced command (command= in "
+        "authorized_keys, ForceCommand of sshd) or prints a banner. Log in with an account that runs what is asked for"
+    )
+
+
+def _is_message(line: bytes) -> bool:
+    try:
+        protocol.decode(line)
+    except protocol.OtherVersion:
+        return True
+    except protocol.ProtocolError:
+        return False
+    return True
 
 
 @contextlib.asynccontextmanager
@@ -78,7 +110,7 @@ async def _frames(
 ) -> AsyncGenerator[tuple[Frame, Reply], None]:
     while True:
         async with lost_connections(address, "following it"):
-            frame = await _read(process, silence)
+            frame = await _read(process, address, silence)
         if frame is None:
             raise await _cause_of_end(process, address)
         if frame.kind == protocol.ERROR:
@@ -92,7 +124,7 @@ def _reply(process: asyncssh.SSHClientProcess[bytes], data: bytes) -> None:
         process.stdin.write(data)
 
 
-async def _read(process: asyncssh.SSHClientProcess[bytes], silence: float) -> Frame | None:
+async def _read(process: asyncssh.SSHClientProcess[bytes], address: WorkerAddress, silence: float) -> Frame | None:
     async with asyncio.timeout(silence):
         line = await process.stdout.readline()
     if not line.endswith(b"\n"):
@@ -100,7 +132,9 @@ async def _read(process: asyncssh.SSHClientProcess[bytes], silence: float) -> Fr
     try:
         fields = protocol.decode(line)
     except protocol.ProtocolError as error:
-        raise ProtocolMismatch(str(error)) from error
+        async with asyncio.timeout(silence):
+            more = await process.stdout.read(_SHOWN)  # after a banner comes the answer
+        raise explained(address, line + more, error) from error
     payload = bytearray()
     while len(payload) < fields.get("length", 0):
         async with asyncio.timeout(silence):

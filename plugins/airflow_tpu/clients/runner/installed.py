@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import protocol
+from airflow_tpu.clients.runner.frames import explained
 from airflow_tpu.core.source.bundle import RunnerArchive
 from airflow_tpu.errors import ProtocolMismatch
 from airflow_tpu.settings import remote_dir
@@ -15,6 +16,9 @@ from airflow_tpu.settings import remote_dir
 if TYPE_CHECKING:
     from airflow_tpu.clients.runner.connection import WorkerConnection
     from airflow_tpu.core.run.job import RunRef
+
+_CHECKED = protocol.encode(protocol.STATUS).decode("ascii").strip()
+"""What the first command on a worker answers."""
 
 _HOME_DIR = f'"$HOME"/{protocol.ROOT_DIR}/{protocol.RUNNER_DIR}'
 # Unpacked beside and renamed: of several sessions that install at once, the first one wins and none sees half of it.
@@ -66,12 +70,13 @@ class InstalledRunner:
 
     async def check(self) -> None:
         """Run the interpreter: only a real command proves that the worker is usable."""
-        test = "import sys; sys.exit(sys.version_info < (3, 8))"
+        test = f"import sys; print({_CHECKED!r}); sys.exit(sys.version_info < (3, 8))"
         done = await self._connection.execute(f"{self._python} -c {shlex.quote(test)}", doing="checking it")
-        if done.status != 0:
-            raise ProtocolMismatch(
-                f"{self._connection.address}: {self._python} is missing or older than 3.8: {done.complaint}"
-            )
+        address, answer = self._connection.address, done.output.strip()
+        if done.status != 0 and answer in (b"", _CHECKED.encode()):
+            raise ProtocolMismatch(f"{address}: {self._python} is missing or older than 3.8: {done.complaint}")
+        if answer != _CHECKED.encode():
+            raise explained(address, answer, protocol.ProtocolError("no answer to the first command"))
 
     async def command(self, name: str, run: RunRef | None = None, *arguments: str) -> str:
         """Return the shell command for the runner, which is installed first if this session has not done so."""
@@ -94,6 +99,8 @@ class InstalledRunner:
         try:
             answer = protocol.decode(done.output)
         except protocol.ProtocolError as error:
+            if done.output.strip():
+                raise explained(address, done.output, error) from error
             raise ProtocolMismatch(
                 f"{address}: {question.name} ended with {done.status}: {error} {done.complaint}"
             ) from error
@@ -105,6 +112,8 @@ class InstalledRunner:
         archive = self._archive or RunnerArchive.build(remote_dir())
         script = _INSTALL.format(home=_HOME_DIR, digest=archive.digest)
         done = await self._connection.execute(f"sh -c {shlex.quote(script)}", archive.data, "installing the runner")
+        if done.status != 0 and done.output.strip():  # the script itself writes nothing there
+            raise explained(self._connection.address, done.output, protocol.ProtocolError("nothing was installed"))
         if done.status != 0:
             raise ProtocolMismatch(f"{self._connection.address}: the runner could not be installed: {done.complaint}")
         return f"{_HOME_DIR}/{archive.digest}"

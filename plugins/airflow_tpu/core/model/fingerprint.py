@@ -25,11 +25,20 @@ class DataObject:
     checksum: str
 
 
+def code_digest(bundle: str, revision: str) -> str:
+    """Digest of the code of a run: what travels with its script, and what the script fetches by itself.
+
+    :param bundle: digest of the files that travel.
+    :param revision: commit or tag of the code that is fetched, empty for none.
+    """
+    return hashlib.sha256(json_form.encode({"bundle": bundle, "revision": revision})).hexdigest()
+
+
 def fingerprint(data: Iterable[DataObject], code: str, settings: Mapping[str, Any]) -> str:
     """Digest of data, code and settings.
 
     :param data: every object of the data set, in any order.
-    :param code: digest of the bundle.
+    :param code: as :func:`code_digest` returns it.
     :param settings: arguments, environment, seed and whatever else shapes the result.
     """
     objects = sorted((one.name, one.size, one.checksum) for one in data)

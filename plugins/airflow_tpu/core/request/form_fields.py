@@ -19,6 +19,8 @@ from airflow_tpu.core.tpu.spec import NODE, QUEUED_RESOURCE, Tier
 
 WAIT = "wait"
 WALK = "walk"
+RESUME = "resume"
+REFUSE = "refuse"
 MAX_DEADLINE_HOURS = 24 * 30
 MAX_PREEMPTIONS = 1000
 MAX_CONSENT_CHARS = 2000
@@ -110,6 +112,13 @@ _WHAT: Form = {
         "Requirements",
         Text(optional(paths.relative_path), "relative path", examples=("requirements-tpu.txt",)),
         "Requirements file below `include/train`.",
+        "",
+    ),
+    "revision": FormField(
+        WHAT,
+        "Revision",
+        Text(text(200, empty=True), "at most 200 characters"),
+        "`TRC_REVISION`: commit or tag of code that the script fetches by itself. Another one counts as changed code.",
         "",
     ),
     "data_uri": FormField(
@@ -231,6 +240,13 @@ _LIMITS: Form = {
         "When neither the log nor `progress.json` nor any file of the output or the checkpoints has changed for so "
         "long, the run is stopped and tried again. 0 switches this off.",
         60,
+    ),
+    "on_changed_code": FormField(
+        LIMITS,
+        "Changed code",
+        Choice({RESUME: "resume and say so", REFUSE: "fail before the script starts"}),
+        "When a run would resume from a checkpoint that other code has saved: the model would be a mixture.",
+        RESUME,
     ),
     "allow_paid_reason": FormField(
         LIMITS,

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.catalogue.runtimes import runtime_faults
 from airflow_tpu.core.request.fields import read_fields
-from airflow_tpu.core.request.form_fields import FORM, WALK, Form
+from airflow_tpu.core.request.form_fields import FORM, REFUSE, WALK, Form
 from airflow_tpu.core.request.storage_uris import outermost, uris_in
 from airflow_tpu.core.request.type_and_zone import type_faults, zone_faults
 from airflow_tpu.core.tpu.spec import QUEUED_RESOURCE, Tier
@@ -27,6 +27,7 @@ class RunConf:
     script: str
     arguments: tuple[str, ...]
     requirements: str
+    revision: str
     data_uri: str
     seed: int
     environment: Mapping[str, str]
@@ -43,6 +44,7 @@ class RunConf:
     start_within_hours: float
     max_preemptions: int
     stall_minutes: int
+    on_changed_code: str
     allow_paid_reason: str
 
     @classmethod
@@ -71,6 +73,11 @@ class RunConf:
         texts = (self.script, self.data_uri, *self.arguments, *self.environment.values())
         uris = outermost(uri for text in texts for uri in uris_in(text))
         return tuple(uri for uri in uris if uri != self.artifacts_uri)
+
+    @property
+    def refuses_changed_code(self) -> bool:
+        """Whether the run fails rather than resume from a checkpoint that other code has saved."""
+        return self.on_changed_code == REFUSE
 
     @property
     def searches_capacity(self) -> bool:

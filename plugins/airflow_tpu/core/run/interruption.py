@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_tpu.core.run.messages import Heartbeat
@@ -25,11 +25,27 @@ class Reached:
     def after(self, heartbeat: Heartbeat) -> Reached:
         """What is known after one more sign of life; a field that it leaves out stays as it was."""
         progress, mirror = heartbeat.progress or {}, heartbeat.mirror or {}
-        return Reached(
-            step=_count(progress.get("step"), self.step),
-            safe_step=_count(mirror.get("last_step"), self.safe_step),
-            safe_at=mirror.get("last_at") or self.safe_at,
-        )
+        found = replace(self, step=_count(progress.get("step"), self.step))
+        if not mirror.get("last_at"):
+            return found
+        # Both of one checkpoint: a newer one without a step is not that of the step before.
+        return replace(found, safe_step=_count(mirror.get("last_step"), None), safe_at=mirror["last_at"])
+
+
+@dataclass(frozen=True)
+class SafeCheckpoint:
+    """The newest complete checkpoint of a run in the bucket.
+
+    :param attempt: number of the attempt that saved it.
+    :param order: grows from one to the next; the step where that is known.
+    :param step: training steps, None if it does not tell.
+    :param at: when it was saved, in Unix seconds; None if it does not tell.
+    """
+
+    attempt: int
+    order: int
+    step: int | None = None
+    at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +58,7 @@ class Interruption:
     :param step: training step that was reached, None if unknown.
     :param safe_step: training steps of the newest checkpoint in the bucket, None if there is none.
     :param lost_seconds: work that has to be done again, None if unknown.
+    :param unnumbered: there is a checkpoint in the bucket, and it does not tell its step.
     """
 
     reason: str
@@ -50,10 +67,12 @@ class Interruption:
     step: int | None = None
     safe_step: int | None = None
     lost_seconds: float | None = None
+    unnumbered: bool = False
 
     def __str__(self) -> str:
         step = "step not known" if self.step is None else f"step {self.step} reached"
-        safe = "no checkpoint is safe" if self.safe_step is None else f"step {self.safe_step} is safe"
+        safe = "a checkpoint without a step is safe" if self.unnumbered else "no checkpoint is safe"
+        safe = safe if self.safe_step is None else f"step {self.safe_step} is safe"
         lost = "lost work not known" if self.lost_seconds is None else f"{self.lost_seconds:.0f} s of work lost"
         return f"interruption {self.number} of {self.allowed} allowed ({self.reason}): {step}, {safe}, {lost}"
 

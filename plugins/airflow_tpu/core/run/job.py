@@ -49,6 +49,9 @@ class JobSpec:
     :param own_resource: full name of the queued resource, or else the node, that the worker belongs to: the worker
         deletes it when the deadline has passed and Airflow is not heard of any more. Empty: it never does.
     :param artifacts_uri: ``gs://bucket/prefix`` for the output and the log, which it saves before. Empty: nowhere.
+    :param code: digest of the source code of the run; empty: a resume does not compare it.
+    :param refuse_changed_code: do not resume from a checkpoint that was saved with other code.
+    :param soft_delete_secs: for how long the bucket keeps and bills removed checkpoints; 0: it does not, or unknown.
     :param abandon_secs: seconds after the deadline and after the last sign of Airflow that is.
     :raises ConfigError: with every fault at once.
     """
@@ -67,6 +70,9 @@ class JobSpec:
     stall_secs: float = 0.0
     own_resource: str = ""
     artifacts_uri: str = ""
+    code: str = ""
+    refuse_changed_code: bool = False
+    soft_delete_secs: float = 0.0
     abandon_secs: float = protocol.ABANDON_SECS
 
     def __post_init__(self) -> None:

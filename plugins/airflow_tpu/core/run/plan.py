@@ -29,6 +29,8 @@ class Attempt:
     :param baseline_uri: artifacts of the model that the result competes with, empty for none.
     :param dates: of the DAG run.
     :param own_resource: full name of what the worker deletes if Airflow does not come back, empty for nothing.
+    :param code: digest of the source code.
+    :param soft_delete_secs: for how long the bucket keeps and bills removed checkpoints.
     """
 
     run_name: str
@@ -37,6 +39,8 @@ class Attempt:
     baseline_uri: str = ""
     dates: RunDates = field(default_factory=RunDates)
     own_resource: str = ""
+    code: str = ""
+    soft_delete_secs: float = 0.0
 
 
 def artifacts_uri(conf: RunConf, run_name: str, attempt: int) -> str:
@@ -68,6 +72,9 @@ def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attemp
         checkpoints_uri=checkpoints_uri(conf, attempt.run_name),
         stall_secs=conf.stall_minutes * 60.0,
         own_resource=attempt.own_resource,
+        code=attempt.code,
+        refuse_changed_code=conf.refuses_changed_code,
+        soft_delete_secs=attempt.soft_delete_secs,
         artifacts_uri=artifacts_uri(conf, attempt.run_name, attempt.number),
     )
 
@@ -97,6 +104,7 @@ def _contract(conf: RunConf, accelerator: AcceleratorType, attempt: Attempt) -> 
         "TRC_ARTIFACTS_URI": artifacts_uri(conf, attempt.run_name, attempt.number),
         "TRC_BASELINE_URI": attempt.baseline_uri,
         "TRC_SEED": str(conf.seed),
+        "TRC_REVISION": conf.revision,
         "TRC_DEADLINE": str(int(attempt.deadline.timestamp())),
         **attempt.dates.environment,
         "PYTHONUNBUFFERED": "1",

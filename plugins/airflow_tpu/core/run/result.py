@@ -37,6 +37,10 @@ _FINAL = {
     127: "the command was not found (a missing interpreter, or Windows line ends in the script's first line)",
     128 + signal.SIGKILL: "something that the script had started was killed: the worker may be out of memory",
 }
+_NOT_RESUMED = (
+    "the run was not resumed: other code has saved its checkpoints and on_changed_code is refuse, or none of them can "
+    "be used; its log says which"
+)
 _EARLY_SECONDS = 2 * protocol.GRACE_SECS  # what a script may take to save before the deadline
 _NO_ACCESS = 77
 _STORAGE = frozenset({("run", 74), ("setup", 74), ("restore", 74), ("restore", _NO_ACCESS)})
@@ -161,6 +165,8 @@ def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:
         return _of_supervisor(result)
     if result.stop_command:
         return RunStopped(_of_command(result))
+    if (result.step, result.exit_code) == (protocol.RESTORE_STEP, protocol.EXIT_RESUME_REFUSED):
+        return _failed(result, _NOT_RESUMED, tail)
     if result.step == "setup" and _ended_by_itself(result):
         return _failed(result, "the requirements could not be installed", tail)
     if result.exit_code in _STOPPED:
@@ -182,24 +188,24 @@ def _of_supervisor(result: RunResult) -> TPUError:
             "one continues, and this one is not tried again"
         )
     if result.deadline:
-        return DeadlineExceeded(f"the run's deadline passed and it was stopped ({result.how}); raise deadline_hours")
+        return DeadlineExceeded(
+            f"the run's deadline passed and it was stopped ({result.how}); raise deadline_hours.{_saved(result)}"
+        )
     return RunStalled(_of_stall(result))
 
 
 def _of_stall(result: RunResult) -> str:
-    step = "" if result.last_durable_step is None else f" Its checkpoint of step {result.last_durable_step} is safe."
     return (
         f"nothing changed for {result.stalled_secs:.0f} s, neither the log ({result.log_size} bytes) nor progress.json "
         f"nor any file of the output or the checkpoints, so the run was stopped ({result.how}); a new attempt resumes. "
-        f"A script that is silent for longer needs a higher stall_minutes.{step}"
+        f"A script that is silent for longer needs a higher stall_minutes.{_saved(result)}"
     )
 
 
 def _of_command(result: RunResult) -> str:
-    step = "" if result.last_durable_step is None else f" Its checkpoint of step {result.last_durable_step} is safe."
     return (
-        f"a person stopped the run with the runner's stop command ({result.how}), so it is not tried again.{step} "
-        "To go on, clear this task: it resumes from the newest checkpoint"
+        f"a person stopped the run with the runner's stop command ({result.how}), so it is not tried again."
+        f"{_saved(result)} To go on, clear this task: it resumes from the newest checkpoint"
     )
 
 
@@ -234,7 +240,7 @@ def _of_success(result: RunResult) -> TPUError | None:
     if not result.missing_artifacts:
         return None
     missing = ", ".join(result.missing_artifacts)
-    return NothingProduced(f"the script ended well, but did not write what it declared: {missing}")
+    return NothingProduced(f"the script ended well, but did not write what it declared: {missing}.{_saved(result)}")
 
 
 def _of_signal_or_code(result: RunResult, tail: str) -> TPUError:
@@ -248,7 +254,22 @@ def _of_signal_or_code(result: RunResult, tail: str) -> TPUError:
 
 
 def _failed(result: RunResult, meaning: str, tail: str) -> RunFailed:
-    return RunFailed(f"{meaning} ({result.how}); what it wrote is kept", result.exit_code, tail)
+    saved = _saved(result)
+    again = " Once the cause is mended, clear this task: it resumes there." if saved else ""
+    return RunFailed(f"{meaning} ({result.how}); what it wrote is kept.{saved}{again}", result.exit_code, tail)
+
+
+def _saved(result: RunResult) -> str:
+    """Which checkpoint is in the bucket, as a sentence; empty if the run has none there."""
+    doubt = f" A newer one may not be there ({result.mirror_error})." if result.mirror_error else ""
+    if result.last_durable_step is not None:
+        return f" Its checkpoint of step {result.last_durable_step} is safe.{doubt}"
+    if result.checkpoint_durable:
+        return f" Its last checkpoint is safe.{doubt}"
+    if result.resumed_attempt is not None:
+        step = "" if result.resumed_step is None else f" of step {result.resumed_step}"
+        return f" It saved none; the checkpoint{step} that it began with is safe.{doubt}"
+    return ""
 
 
 def _signal_name(number: int) -> str:

@@ -11,7 +11,6 @@ from airflow_tpu.core import json_form
 from airflow_tpu.core.grant.alternatives import Alternative, CapacitySearch
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.run.budget import Spent
-from airflow_tpu.core.run.interruption import Reached
 from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey
 
 
@@ -28,9 +27,11 @@ class Life:
     :param ended_at: when its READY time ended if the delete that was asked for takes effect, None before.
     :param end_reason: why it ended.
     :param end_source: whose clock that is.
-    :param end_safe: the newest checkpoint in the bucket then, None if not looked up.
     :param host_keys: SSH host key of each worker at the first login: later ones accept no other unless the API
         publishes it. Public, so it may be stored.
+    :param cause: what the last attempt on it came to for the TPU, as the task knows that saw it end; None while it
+        runs. It counts before what the API shows of the TPU afterwards.
+    :param lost_seconds: work that the end of that attempt has lost, None if unknown.
     """
 
     ready_at: dt.datetime | None = None
@@ -42,8 +43,9 @@ class Life:
     ended_at: dt.datetime | None = None
     end_reason: EndReason | None = None
     end_source: TimeSource = TimeSource.OBSERVED
-    end_safe: Reached | None = None
     host_keys: tuple[str, ...] = ()
+    cause: EndReason | None = None
+    lost_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class RunRecord:
 
     def next_attempt(self, node_id: str, at: dt.datetime | None = None) -> RunRecord:
         """The record with one more start of the user's process, on this node, at this instant."""
-        started = self.with_life(node_id, began_at=at)
+        started = self.with_life(node_id, began_at=at, cause=None, lost_seconds=None)
         return replace(started, attempt=self.attempt + 1, attempt_node=node_id, attempt_at=at)
 
     def life(self, node_id: str) -> Life:

@@ -174,23 +174,26 @@ _BY_CODE: dict[int, tuple[type[CloudError], str]] = {
 }
 
 
-def classify(code: int, message: str, reason: str = "", resource: str = "") -> TPUError:
+def classify(code: int, message: str, reason: str = "", resource: str = "", details: str = "") -> TPUError:
     """The error to raise for an answer of the API, from a call or from inside a finished operation.
 
     :param code: google.rpc code, or HTTP status from 400 on.
     :param message: the text, kept whole with its ``[EID: ...]``, which Google's support asks for.
     :param reason: ``ErrorInfo.reason`` if there is one.
     :param resource: name of the node or queued resource.
+    :param details: what the typed details of the answer say beyond that, shown as they are.
     :return: an instance of a leaf; :class:`airflow_tpu.errors.TransientError` for an unknown one.
     """
     text = _EID.sub("", message)
     code = _GRPC_OF_HTTP.get(code, code)
+    shown = f" [{details}]" if details else ""
     if _NO_SUBNET.search(text):
-        return ConfigError([Fault("subnetwork", "", message.strip())], resource or "the network")
+        return ConfigError([Fault("subnetwork", "", f"{message.strip()}{shown}")], resource or "the network")
     leaf, advice = _judge(code, text, reason)
     subject = f"{resource}: " if resource else ""
     return leaf(
-        f"{subject}{message.strip() or 'no text'} (code {code}{f', {reason}' if reason else ''}). {advice}", reason
+        f"{subject}{message.strip() or 'no text'}{shown} (code {code}{f', {reason}' if reason else ''}). {advice}",
+        reason,
     )
 
 

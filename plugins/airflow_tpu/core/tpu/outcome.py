@@ -56,7 +56,8 @@ def loss_of(seen: Observation) -> TPULost | None:
     if seen.node.phase not in (Phase.LOST, Phase.DELETING):
         return None
     kind, why = _by_request(seen) or _by_state(seen.node)
-    return kind(f"node {seen.name} is {seen.node.state}{_of(seen.queued)}: {why}.", seen.at)
+    told = f" ({seen.node.health_text})" if seen.node.health_text else ""
+    return kind(f"node {seen.name} is {seen.node.state}{told}{_of(seen.queued)}: {why}.", seen.at)
 
 
 def silence_of(seen: Observation, silent_for: dt.timedelta) -> TPULost | None:
@@ -127,7 +128,8 @@ def _by_state(node: TPUView) -> tuple[type[TPULost], str]:
 
 
 def _state(node: TPUView) -> str:
-    return f"{node.state} ({node.health})" if node.health else node.state
+    told = ": ".join(text for text in (node.health, node.health_text) if text)
+    return f"{node.state} ({told})" if told else node.state
 
 
 def _of(queued: QueuedView | None) -> str:

@@ -69,9 +69,8 @@ def _queued_error(seen: Sighting) -> TPUError | None:
     if queued.phase is Phase.FAILED and _has_expired(queued, seen.at):
         return StockOut(f"{queued.name}: no capacity until {queued.valid_until}, when the request expired.")
     if queued.phase is Phase.FAILED:
-        return classify(
-            queued.error_code or 13, queued.error_message or "the queued resource failed", "", str(queued.name)
-        )
+        text = queued.error_message or "the queued resource failed"
+        return classify(queued.error_code or 13, text, "", str(queued.name), queued.error_details)
     if queued.phase is Phase.LOST and queued.state != "SUSPENDING":
         # SUSPENDING is on the way to SUSPENDED (preempted) or to FAILED (a stock-out, say): only the end tells.
         return loss_of(Observation(queued.name, None, queued, seen.at))
@@ -99,6 +98,7 @@ def _node_error(seen: Sighting) -> TPUError | None:
 def _reason(seen: Sighting) -> str:
     if seen.node is not None:
         health = f", {seen.node.health}" if seen.node.phase is Phase.UNHEALTHY else ""
+        health += f": {seen.node.health_text}" if health and seen.node.health_text else ""
         return f"node to become READY (now {seen.node.state}{health})"
     if seen.queued is not None:
         return f"queued resource to become ACTIVE (now {seen.queued.state})"

@@ -165,6 +165,7 @@ class TPUView:
     :param created_at: aware instant, None if the API gave none.
     :param endpoints: one per worker; may be empty for a moment after READY.
     :param queued_resource: the queued resource that made it, None for a direct node.
+    :param health_text: why it is not healthy, in Google's words; empty if it says nothing.
     """
 
     name: ResourceName
@@ -176,6 +177,7 @@ class TPUView:
     created_at: datetime | None = None
     endpoints: tuple[Endpoint, ...] = ()
     queued_resource: ResourceName | None = None
+    health_text: str = ""
 
     @property
     def node_id(self) -> str:
@@ -206,6 +208,7 @@ class QueuedView:
     :param initiator: ``USER`` or ``SERVICE``: whose act a suspension was, empty if not said.
     :param created_at: aware instant, None if the API gave none.
     :param valid_until: aware instant at which it expires unless it has got its nodes; None if the request has none.
+    :param error_details: what the typed details of the error say beyond its text.
     """
 
     name: ResourceName
@@ -219,6 +222,7 @@ class QueuedView:
     initiator: str = ""
     created_at: datetime | None = None
     valid_until: datetime | None = None
+    error_details: str = ""
 
     @property
     def queued_id(self) -> str:

@@ -7,14 +7,29 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
+from airflow_tpu.core.tpu.outcome import Observation, loss_of
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, TPUView
-from airflow_tpu.errors import TPUError
+from airflow_tpu.errors import TPUError, TPULost, TPUPreempted, TPUStopped, TPUVanished
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
 
 if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_messages import OperationView
 
     Answers = dict[str, OperationView | TPUError | None]
+
+_OF_LOSSES: dict[type[TPULost], EndReason] = {
+    TPUPreempted: EndReason.PREEMPTED,
+    TPUVanished: EndReason.VANISHED,
+    TPUStopped: EndReason.DELETED,
+}
+
+
+def reason_of_error(error: TPUError) -> EndReason:
+    """Why an incarnation ends whose run was ended by an error.
+
+    :param error: the loss of the TPU, or what keeps the run from going on there.
+    """
+    return _OF_LOSSES.get(type(error), EndReason.FAILED) if isinstance(error, TPULost) else EndReason.FAILED
 
 
 def endings_of(
@@ -46,12 +61,17 @@ def _reasons(nodes: list[TPUView], queued: list[QueuedView]) -> dict[str, EndRea
     """
     reasons = {item.queued_id: _reason(item.phase) for item in queued}
     for item in nodes:
-        known, reason = reasons.get(item.node_id), _reason(item.phase)
+        known, reason = reasons.get(item.node_id), _reason_of_node(item)
         became_ready = known is EndReason.FINISHED and reason is EndReason.NEVER_READY
         if known is not EndReason.PREEMPTED and not became_ready:
             reasons[item.node_id] = reason
     by_user = {item.queued_id for item in queued if item.phase is Phase.LOST and item.initiator == "USER"}
     return reasons | dict.fromkeys(by_user, EndReason.DELETED)
+
+
+def _reason_of_node(node: TPUView) -> EndReason:
+    lost = loss_of(Observation(node.name, node, None)) if node.phase is Phase.LOST else None
+    return _reason(node.phase) if lost is None else reason_of_error(lost)
 
 
 def _reason(phase: Phase) -> EndReason:

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
-from airflow_tpu.core.run.interruption import Reached
 
 if TYPE_CHECKING:
-    from airflow_tpu.core.run.run_record import RunRecord
+    from airflow_tpu.core.run.run_record import Life, RunRecord
 
 NEWS = frozenset({EndReason.FINISHED, EndReason.FAILED, EndReason.PREEMPTED})
 """What a later look may tell that changes an end: the TPU was alive again. Any other is the trace of our own delete."""
@@ -29,14 +28,14 @@ class IncarnationEnd:
     :param at: when its READY time ended.
     :param reason: why.
     :param source: whose clock.
-    :param safe: the newest checkpoint in the bucket then, None if not looked up.
+    :param lost_seconds: work that is lost with it, None if not looked up.
     """
 
     node_id: str
     at: dt.datetime
     reason: EndReason
     source: TimeSource
-    safe: Reached | None = None
+    lost_seconds: float | None = None
 
 
 def settled(first: Iterable[IncarnationEnd], later: Iterable[IncarnationEnd]) -> list[IncarnationEnd]:
@@ -71,10 +70,25 @@ def noted(record: RunRecord, endings: Iterable[IncarnationEnd]) -> RunRecord:
     :param endings: what the deletes brought.
     """
     for end in settled(noted_ends(record), endings):
+        lost = record.life(end.node_id).lost_seconds if end.lost_seconds is None else end.lost_seconds
         record = record.with_life(
-            end.node_id, ended_at=end.at, end_reason=end.reason, end_source=end.source, end_safe=end.safe
+            end.node_id, ended_at=end.at, end_reason=end.reason, end_source=end.source, lost_seconds=lost
         )
     return record
+
+
+def reason_of(life: Life, seen: EndReason) -> EndReason:
+    """Why an incarnation ended: what its run came to, before what the API showed of the TPU afterwards.
+
+    A host that was given up is READY when it is deleted, and a TPU whose run has ended well may be under maintenance
+    by then. Only a preemption is Google's own act and stays one.
+
+    :param life: what is known of the incarnation.
+    :param seen: the reason by the state of its node.
+    """
+    if seen is EndReason.NEVER_READY and life.ready_at is not None:
+        seen = EndReason.FAILED  # it was on its way back
+    return seen if life.cause is None or seen is EndReason.PREEMPTED else life.cause
 
 
 def alive_again(record: RunRecord, node_id: str) -> RunRecord:
@@ -84,7 +98,7 @@ def alive_again(record: RunRecord, node_id: str) -> RunRecord:
     :param node_id: the incarnation.
     """
     # While the delete was under way nothing was charged: its READY time is no longer known to the second.
-    return record.with_life(node_id, source=TimeSource.OBSERVED, ended_at=None, end_reason=None, end_safe=None)
+    return record.with_life(node_id, source=TimeSource.OBSERVED, ended_at=None, end_reason=None)
 
 
 def noted_ends(record: RunRecord | None) -> list[IncarnationEnd]:
@@ -102,4 +116,4 @@ def noted_end(record: RunRecord | None, node_id: str) -> IncarnationEnd | None:
     life = record.life(node_id) if record is not None else None
     if life is None or life.ended_at is None or life.end_reason is None:
         return None
-    return IncarnationEnd(node_id, life.ended_at, life.end_reason, life.end_source, life.end_safe)
+    return IncarnationEnd(node_id, life.ended_at, life.end_reason, life.end_source, life.lost_seconds)

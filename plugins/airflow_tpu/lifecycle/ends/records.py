@@ -7,11 +7,12 @@ and the next try, the teardown or the reaper, whichever comes first after it, wr
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
-from airflow_tpu.core.run.interruption import lost_seconds
-from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted, noted_end, settled
+from airflow_tpu.core.run.run_record import Life
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted, noted_end, reason_of, settled
 
 if TYPE_CHECKING:
     from airflow_tpu.core.run.run_record import RunRecord
@@ -84,16 +85,17 @@ def closing(opened: Opened, record: RunRecord | None, ending: IncarnationEnd | N
     """The *closed* event of an incarnation, from what is known of its life and its end, noticed now at the latest."""
     known = noted_end(record, opened.node_id)  # by the process that requested the delete
     ending = next(iter(settled([known] if known else [], [ending] if ending else [])), None)
-    life = record.life(opened.node_id) if record is not None else None
-    ready_at = life.ready_at if life is not None else None
+    life = record.life(opened.node_id) if record is not None else Life()
+    ready_at = life.ready_at
     if ready_at is None:
         # Never seen READY by us. What was alive at the end may have been READY unseen: then count from the request,
         # which is never too little, and say that it was observed.
         if ending is None or ending.reason is EndReason.NEVER_READY:
             return Closed(opened.node_id, None, None, EndReason.NEVER_READY, TimeSource.OBSERVED)
         ready_at = opened.requested_at
-    end = ending or IncarnationEnd(opened.node_id, now, EndReason.VANISHED, TimeSource.OBSERVED)
-    exact = life is not None and life.source is TimeSource.API and end.source is TimeSource.API
+    end = ending or IncarnationEnd(opened.node_id, now, _unseen(record, now), TimeSource.OBSERVED)
+    end = replace(end, reason=reason_of(life, end.reason))
+    exact = life.source is TimeSource.API and end.source is TimeSource.API
     return Closed(
         node_id=opened.node_id,
         ready_at=ready_at,
@@ -101,9 +103,15 @@ def closing(opened: Opened, record: RunRecord | None, ending: IncarnationEnd | N
         end_reason=end.reason,
         time_source=TimeSource.API if exact else TimeSource.OBSERVED,
         training_seconds=_trained(record, end),
-        artifact_bytes=life.artifact_bytes if life is not None else 0,
+        artifact_bytes=life.artifact_bytes,
         lost_seconds=_lost(record, end),
     )
+
+
+def _unseen(record: RunRecord | None, now: dt.datetime) -> EndReason:
+    """Why an incarnation is gone whose end no process of ours has noted."""
+    overdue = record is not None and record.lease.expires_at <= now  # then the guard on the VM deletes it
+    return EndReason.DELETED if overdue else EndReason.VANISHED
 
 
 def _trained(record: RunRecord | None, end: IncarnationEnd) -> float:
@@ -118,14 +126,15 @@ def _trained(record: RunRecord | None, end: IncarnationEnd) -> float:
 
 def _lost(record: RunRecord | None, end: IncarnationEnd) -> float | None:
     """Seconds of training since the newest safe checkpoint; None if unknown."""
-    if end.reason not in _LOSSES:
+    # After a result of its own nothing of the run has to be done again, whatever comes over the TPU.
+    if end.reason not in _LOSSES or (record is not None and record.life(end.node_id).cause is EndReason.FINISHED):
         return 0.0
     if record is None:
         return None
     began = _began(record, end.node_id)
     if began is None and record.attempt_node != end.node_id:
         return 0.0  # nothing was started on it
-    return None if end.safe is None else lost_seconds(end.at, began, end.safe.safe_at)
+    return record.life(end.node_id).lost_seconds if end.lost_seconds is None else end.lost_seconds
 
 
 def _began(record: RunRecord, node_id: str) -> dt.datetime | None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import protocol
-from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.core.run.manifest import Manifest, verify
 from airflow_tpu.core.run.messages import Pushed
 from airflow_tpu.core.run.plan import artifacts_uri
@@ -25,7 +24,7 @@ from airflow_tpu.errors import (
 )
 from airflow_tpu.lifecycle.training.launch import locate
 from airflow_tpu.lifecycle.waits.polling import PollLoop, PollPolicy
-from airflow_tpu.lifecycle.waits.reachability import REACHED
+from airflow_tpu.lifecycle.waits.reachability import session_with
 
 if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_api import TPUClient
@@ -104,17 +103,20 @@ async def collect(client: TPUClient, run: RunContext, record: RunRecord, uri: st
     loop = PollLoop(PollPolicy(protocol.HEARTBEAT_SECS, record.lease.expires_at), run.clock)
     try:
         job = await locate(client, run, record, node)
+        async with session_with(client, run.clients.access.login, node, job.address) as session:
+            async for message in session.push(job.ref, uri):
+                if isinstance(message, Pushed):
+                    return _said(_collected(message.manifest), uri)
+                loop.say("the upload", f"{message.done} of {message.total} file(s) done")
+            raise ConnectionFailed(f"the push from {node} ended without a manifest")
     except TPULost as error:
         raise ArtifactsLost(f"{error} What was not in the bucket is lost with it.") from error
-    async with RunSession(job.address, run.clients.access.login, REACHED) as session:
-        async for message in session.push(job.ref, uri):
-            if isinstance(message, Pushed):
-                found = _collected(message.manifest)
-                if found.beside_script:
-                    log.warning(_BESIDE_SCRIPT, found.beside_script, f"{uri}/{protocol.WORKING_DIR}")
-                return found
-            loop.say("the upload", f"{message.done} of {message.total} file(s) done")
-    raise ConnectionFailed(f"the push from {node} ended without a manifest")
+
+
+def _said(found: Collected, uri: str) -> Collected:
+    if found.beside_script:
+        log.warning(_BESIDE_SCRIPT, found.beside_script, f"{uri}/{protocol.WORKING_DIR}")
+    return found
 
 
 def save_rest(run: RunContext) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_tpu import settings
-from airflow_tpu.clients.runner.session import RunSession
+from airflow_tpu.core.model.fingerprint import code_digest
 from airflow_tpu.core.run.job import RunRef
 from airflow_tpu.core.run.plan import Attempt, plan_job
 from airflow_tpu.core.source.bundle import Bundle
@@ -17,8 +17,9 @@ from airflow_tpu.core.source.selection import Source
 from airflow_tpu.errors import ConfigError, ConnectionFailed, Fault
 from airflow_tpu.hooks.artifacts import split_uri
 from airflow_tpu.lifecycle.training.follow import RunningJob
+from airflow_tpu.lifecycle.training.removed_objects import kept_seconds
 from airflow_tpu.lifecycle.waits.loss import living
-from airflow_tpu.lifecycle.waits.reachability import REACHED, worker_addresses
+from airflow_tpu.lifecycle.waits.reachability import session_with, worker_addresses
 
 if TYPE_CHECKING:
     from airflow_tpu.clients.ssh import WorkerAddress
@@ -92,7 +93,7 @@ async def attach(client: TPUClient, run: RunContext, record: RunRecord, node: Re
     if record.attempt == 0 or record.attempt_node != node.id:
         return None
     job = await locate(client, run, record, node)
-    async with RunSession(job.address, run.clients.access.login, REACHED) as session:
+    async with session_with(client, run.clients.access.login, node, job.address) as session:
         status = await session.status(job.ref)
         if status.state == "running" and status.deadline and status.deadline < record.lease.expires_at.timestamp():
             await session.extend(job.ref, record.lease.expires_at.timestamp())
@@ -116,9 +117,18 @@ async def launch(client: TPUClient, run: RunContext, record: RunRecord, node: Re
     view = await living(client, node)
     job = RunningJob(node, await _address(client, run, record, view), RunRef(record.key.name, record.attempt))
     own = view.queued_resource or view.name
-    attempt = Attempt(record.key.name, record.attempt, record.lease.expires_at, baseline, run.dates, str(own))
+    attempt = Attempt(
+        record.key.name,
+        record.attempt,
+        record.lease.expires_at,
+        baseline,
+        run.dates,
+        str(own),
+        code_digest(bundle.sha256, run.conf.revision),
+        kept_seconds(run),
+    )
     spec = plan_job(run.conf, run.request.accelerator_of(record), bundle, attempt)
-    async with RunSession(job.address, run.clients.access.login, REACHED) as session:
+    async with session_with(client, run.clients.access.login, node, job.address) as session:
         started = await session.start(spec, bundle)
     log.info("attempt %d of %s runs as process %s on %s", record.attempt, record.key.name, started.pid, node_id)
     return job

@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import protocol
 from airflow_tpu.core.model import script_json
 from airflow_tpu.core.run.budget import counts
-from airflow_tpu.core.run.interruption import Interruption, Reached, lost_seconds
+from airflow_tpu.core.run.interruption import Interruption, Reached, SafeCheckpoint, lost_seconds
 from airflow_tpu.core.run.plan import checkpoints_uri
+from airflow_tpu.errors import TPUVanished
 from airflow_tpu.hooks.artifacts import split_uri
+from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
 
 if TYPE_CHECKING:
     import datetime as dt
+    from collections.abc import Mapping
 
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.errors import BudgetExhausted, TPUError
@@ -34,11 +37,13 @@ _COMPLETE = re.compile(f"/{protocol.CHECKPOINT_FOLDER}/{re.escape(protocol.CHECK
 class Ended:
     """How an attempt ended.
 
+    :param node_id: the incarnation that it ran on.
     :param error: the error that ended it.
     :param at: when.
     :param reached: how far it was when it was last heard of.
     """
 
+    node_id: str
     error: TPUError
     at: dt.datetime
     reached: Reached = field(default_factory=Reached)
@@ -57,38 +62,72 @@ def spend(run: RunContext, record: RunRecord, ended: Ended) -> tuple[Interruptio
     if not counts(error):
         return None
     safe = newest_checkpoint(run)
-    step = safe.safe_step
-    record = run.stores.runs.update(record, lambda now: replace(now, spent=now.spent.after(error, step)))
+    # What a person deletes may come back: only the note of that delete says how the TPU ended.
+    cause = None if isinstance(error, TPUVanished) else reason_of_error(error)
+
+    def counted(now: RunRecord) -> RunRecord:
+        life = now.with_life(ended.node_id, cause=cause, lost_seconds=lost_since(now, ended, safe))
+        return replace(life, spent=now.spent.after(error, safe.order if safe else None))
+
+    record = run.stores.runs.update(record, counted)
     interruption = Interruption(
         reason=type(error).__name__,
         number=record.spent.losses,
         allowed=run.conf.max_preemptions,
         step=ended.reached.step,
-        safe_step=step,
-        lost_seconds=lost_seconds(ended.at, record.attempt_at, safe.safe_at or ended.reached.safe_at),
+        safe_step=safe.step if safe else None,
+        lost_seconds=record.life(ended.node_id).lost_seconds,
+        unnumbered=safe is not None and safe.step is None,
     )
-    return interruption, record.spent.exhausted(error, interruption.allowed, checkpoints=step is not None)
+    return interruption, record.spent.exhausted(error, interruption.allowed, checkpoints=safe is not None)
 
 
-def newest_checkpoint(run: RunContext) -> Reached:
-    """Training steps and age of the run's newest complete checkpoint in the bucket; nothing is known without one."""
+def lost_since(record: RunRecord, ended: Ended, safe: SafeCheckpoint | None) -> float | None:
+    """Seconds of work that the end of an attempt has lost: since the checkpoint that is safe, and no other.
+
+    :param record: of the run, as the store has it now.
+    :param ended: how it ended.
+    :param safe: the newest checkpoint in the bucket, None if there is none.
+    :return: None if that is not known.
+    """
+    if record.attempt_node != ended.node_id:
+        return 0.0  # nothing was started on it
+    at = safe.at if safe else None
+    if safe is not None and at is None:
+        if safe.attempt == record.attempt and ended.reached.safe_step != safe.step:
+            return None
+        at = ended.reached.safe_at
+    return lost_seconds(ended.at, record.attempt_at, at)
+
+
+def newest_checkpoint(run: RunContext) -> SafeCheckpoint | None:
+    """The run's newest complete checkpoint in the bucket, None without one."""
     listing = run.clients.storage.listing(f"{checkpoints_uri(run.conf, run.key.name)}/")
-    steps = {int(found[2]): info.name for info in listing if (found := _COMPLETE.search(info.name))}
-    if not steps:
-        return Reached()
-    step = max(steps)
+    complete = {(int(found[2]), int(found[1])): info.name for info in listing if (found := _COMPLETE.search(info.name))}
+    if not complete:
+        return None
+    order, attempt = max(complete)
     bucket, _ = split_uri(run.conf.artifacts_uri)
-    return Reached(safe_step=step, safe_at=_created(run, f"gs://{bucket}/{steps[step]}"))
+    told = _told(run, f"gs://{bucket}/{complete[order, attempt]}")
+    step = told.get("step", order)
+    return SafeCheckpoint(
+        attempt, order, step if isinstance(step, int) and not isinstance(step, bool) else None, _instant(told)
+    )
 
 
-def _created(run: RunContext, uri: str) -> float | None:
-    """When a checkpoint was saved by its manifest, which a script has written; None if that is no time."""
+def _told(run: RunContext, uri: str) -> dict[str, Any]:
+    """Content of a manifest, which a script has written; nothing if that is no JSON object."""
     text = run.clients.storage.read_start(uri, script_json.READ_LIMIT + 1)
     try:
-        created = script_json.parse(text or b"").get("created")
+        return script_json.parse(text or b"")
     except ValueError as error:
         log.warning("when the newest checkpoint was saved is not known: %s %s", uri, error)
-        return None
+        return {}
+
+
+def _instant(told: Mapping[str, Any]) -> float | None:
+    """When a checkpoint was saved by its manifest; None if that is no time."""
+    created = told.get("created")
     if isinstance(created, int | float) and not isinstance(created, bool) and 0 < created < _LATEST:
         return float(created)
     return None

@@ -39,7 +39,7 @@ def data_objects(hook: ArtifactsHook, uri: str) -> list[DataObject]:
 def fingerprint_of(hook: ArtifactsHook, conf: RunConf, code: str) -> str:
     """Fingerprint of what a run would train on and with; the TPU it would get does not count.
 
-    :param code: digest of the bundle.
+    :param code: digest of the code, see :func:`airflow_tpu.core.model.fingerprint.code_digest`.
     """
     shaping = {"arguments": list(conf.arguments), "environment": dict(conf.environment), "seed": conf.seed}
     return fingerprint(data_objects(hook, conf.data_uri), code, {**shaping, "script": conf.script})
@@ -77,6 +77,7 @@ def describe(run: RunContext, dag_run: Any, found: str, output: tuple[str, Mappi
             "dag_id": run.key.dag_id,
             "run_id": run.key.run_id,
             "revision": revision(settings.include_dir()),
+            "fetched_revision": conf.revision,
             "script": conf.script,
             "arguments": list(conf.arguments),
             "data_uri": conf.data_uri,

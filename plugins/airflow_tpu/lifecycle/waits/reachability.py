@@ -7,21 +7,16 @@ tries the node is read again, since a node that is preempted while it boots look
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.ssh import Login, Timing, WorkerAddress
-from airflow_tpu.errors import (
-    AccessDenied,
-    ConnectionFailed,
-    HostLost,
-    LoginRefused,
-    NotOffered,
-)
+from airflow_tpu.errors import AccessDenied, ConnectionFailed, HostLost, LoginRefused, NotOffered, RemoteError
 from airflow_tpu.lifecycle.waits.loss import lost_state
 from airflow_tpu.lifecycle.waits.polling import PollLoop, PollPolicy, UnhealthySince
 from airflow_tpu.lifecycle.waits.ready import Arrival, until_ready
@@ -29,6 +24,7 @@ from airflow_tpu.lifecycle.waits.ready import Arrival, until_ready
 if TYPE_CHECKING:
     from airflow_tpu.clients.endpoints import ConnectionOptions
     from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.core.tpu.spec import TPUView
     from airflow_tpu.lifecycle.waits.target import Target
 
@@ -43,8 +39,8 @@ _PAUSE = 2.0
 ONE_TRY = Timing(boot_window=0.0)
 """A session that fails at once: the caller reads the node's state before it tries again."""
 
-REACHED = Timing(boot_window=15.0)
-"""A session with a worker that has answered before: soon it is better to ask what has become of its node."""
+REACHED = dt.timedelta(seconds=15)
+"""How long a worker that has answered before is tried again while the API calls its node alive."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +64,46 @@ class Access:
         async with RunSession(address, self.login, ONE_TRY) as session:
             await session.check()
             return session.address
+
+
+@contextlib.asynccontextmanager
+async def session_with(
+    client: TPUClient, login: Login, node: ResourceName, address: WorkerAddress
+) -> AsyncIterator[RunSession]:
+    """Log in to a worker that has answered before; the API is asked about its node at every connection that fails.
+
+    :param client: the Cloud TPU API.
+    :param login: user and private key.
+    :param node: whose worker it is.
+    :param address: of the worker.
+    :raises TPULost: a connection was refused or lost, and the node is gone or going.
+    :raises ConnectionFailed: the node lives, and nothing answers there within :data:`REACHED`; or the connection was
+        lost later.
+    :raises LoginRefused: the same, with a key that is refused.
+    """
+    gives_up = client.clock.now() + REACHED
+    async with contextlib.AsyncExitStack() as stack:
+        while True:
+            try:
+                session = await stack.enter_async_context(RunSession(address, login, ONE_TRY))
+                break
+            except (ConnectionFailed, LoginRefused) as error:
+                await _raise_lost(client, node, error)
+                if client.clock.now() >= gives_up:
+                    raise
+                log.info("%s; %s is alive, trying again until %s", error, node, gives_up)
+            await asyncio.sleep(_PAUSE)
+        try:
+            yield session
+        except ConnectionFailed as error:
+            await _raise_lost(client, node, error)
+            raise
+
+
+async def _raise_lost(client: TPUClient, node: ResourceName, error: RemoteError) -> None:
+    lost = await lost_state(client, node)
+    if lost is not None:
+        raise lost from error
 
 
 async def arrive(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -202,11 +203,48 @@ async def test_a_runner_that_does_not_speak_our_language_is_a_mismatch(
     (tmp_path / "remote" / "runner.py").write_text("print('hello')\n")
     stranger = RunnerArchive.build(tmp_path / "remote")
     async with RunSession(address, login, timing, runner=stranger) as session:
-        with pytest.raises(ProtocolMismatch, match="not a protocol message"):
+        with pytest.raises(ProtocolMismatch, match=r"not our program .'hello'.: the login runs a forced command"):
             await session.status(JOB.ref)
     async with RunSession(address, login, timing, python="python9") as session:
         with pytest.raises(ProtocolMismatch, match="python9 is missing"):
             await session.check()
+
+
+@pytest.mark.parametrize(
+    ("forced", "words"),
+    [
+        ('echo Welcome to the cluster; eval "$SSH_ORIGINAL_COMMAND"', "prints a banner .*Welcome to the cluster"),
+        ("echo only backups", "not our program .*only backups.* forced command"),
+        ("echo This account is not available; exit 1", "not our program .*This account is not available"),
+    ],
+)
+async def test_login_that_talks_is_no_other_version(
+    worker: Worker, address: WorkerAddress, login: Login, ssh_key: SSHKey, timing: Timing, forced: str, words: str
+) -> None:
+    """A banner, a forced command and a closed account are named, at the first command and at any later one."""
+    quoted = forced.replace('"', '\\"')
+    await worker.set_keys((SSHKey(login.user, f'command="{quoted}" {ssh_key.public_key}'),))
+    async with RunSession(address, login, timing) as session:
+        with pytest.raises(ProtocolMismatch, match=words):
+            await session.check()
+        with pytest.raises(ProtocolMismatch, match=words):
+            await session.status(JOB.ref)
+        with pytest.raises(ProtocolMismatch, match=words):
+            await everything(session, JOB.ref)
+
+
+async def test_other_release_on_the_worker_is_named(
+    address: WorkerAddress, login: Login, timing: Timing, tmp_path: Path
+) -> None:
+    """A runner whose messages carry another version is of another release, and no banner."""
+    (tmp_path / "remote").mkdir()
+    answer = json.dumps({"v": 99, "type": "status"})
+    (tmp_path / "remote" / "runner.py").write_text(f"print({answer!r})\n")
+    async with RunSession(address, login, timing, runner=RunnerArchive.build(tmp_path / "remote")) as session:
+        with pytest.raises(ProtocolMismatch, match=r"protocol version 99, .* of another release"):
+            await session.status(JOB.ref)
+        with pytest.raises(ProtocolMismatch, match=r"protocol version 99, .* of another release"):
+            await everything(session, JOB.ref)
 
 
 async def test_many_sessions_install_the_runner_at_once(address: WorkerAddress, login: Login, timing: Timing) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_tpu.core.model.fingerprint import DataObject, fingerprint
+from airflow_tpu.core.model.fingerprint import DataObject, code_digest, fingerprint
 
 DATA = [DataObject("data/a.npz", 3, "AAAAAA=="), DataObject("data/b.npz", 4, "BBBBBB==")]
 
@@ -29,3 +29,9 @@ def test_order_of_a_listing_does_not_count() -> None:
 def test_each_part_counts(data: list[DataObject], code: str, settings: dict[str, Any]) -> None:
     """An object more or less, other content, another name, other code or settings make another fingerprint."""
     assert fingerprint(data, code, settings) != fingerprint(DATA, "code", {"seed": 0})
+
+
+def test_code_is_what_travels_and_what_is_fetched() -> None:
+    """Other files, or another revision of what the script fetches, are other code."""
+    assert code_digest("a", "v1") == code_digest("a", "v1")
+    assert len({code_digest("a", "v1"), code_digest("a", "v2"), code_digest("b", "v1"), code_digest("a", "")}) == 4

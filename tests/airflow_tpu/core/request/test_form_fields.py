@@ -28,6 +28,7 @@ OTHER: Mapping[str, Any] = MappingProxyType(
         "arguments": "--other",
         "requirements": "other.txt",
         "data_uri": "gs://other/data",
+        "revision": "v11",
         "seed": 11,
         "environment": "OTHER=1",
         "tier": "on-demand",
@@ -40,6 +41,7 @@ OTHER: Mapping[str, Any] = MappingProxyType(
         "start_within_hours": 11,
         "max_preemptions": 11,
         "stall_minutes": 11,
+        "on_changed_code": "refuse",
         "allow_paid_reason": "other",
     }
 )

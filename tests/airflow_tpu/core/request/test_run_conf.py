@@ -64,6 +64,8 @@ def test_a_good_form(catalogue: Catalogue) -> None:
         start_within_hours=0.0,
         max_preemptions=20,
         stall_minutes=90,
+        on_changed_code="resume",
+        revision="",
         seed=7,
         requirements="",
         data_uri="",

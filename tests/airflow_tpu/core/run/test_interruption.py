@@ -59,6 +59,8 @@ def test_last_signs_of_life_add_up() -> None:
     for progress, mirror in beats:
         reached = reached.after(Heartbeat(0, progress, mirror))
     assert reached == Reached(step=9, safe_step=5, safe_at=100.5)
+    newer = reached.after(Heartbeat(0, None, {"last_step": None, "last_at": 107.5}))
+    assert newer == Reached(step=9, safe_step=None, safe_at=107.5)  # never the step of one and the time of another
     assert json_form.from_json(Reached, json_form.to_json(reached)) == reached
     assert json_form.from_json(Reached, {}) == Reached()
 

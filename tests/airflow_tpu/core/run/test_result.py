@@ -117,6 +117,35 @@ def test_a_hint_goes_with_it(fields: dict[str, Any], hint: str) -> None:
     assert hint in str(classify_exit(RunResult(**fields)))
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"checkpoint_durable": True, "last_durable_step": 400}, "checkpoint of step 400 is safe. Once the cause"),
+        ({"checkpoint_durable": True}, "last checkpoint is safe. Once the cause is mended, clear this task"),
+        (
+            {"checkpoint_durable": False, "last_durable_step": 300, "mirror_error": "503 try again"},
+            "checkpoint of step 300 is safe. A newer one may not be there (503 try again).",
+        ),
+        (
+            {"checkpoint_durable": False, "resumed_attempt": 1, "resumed_step": 200},
+            "It saved none; the checkpoint of step 200 that it began with is safe.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("end", [{"exit_code": 1}, {"exit_code": 70}, {"exit_code": None, "signal": 11}])
+def test_failure_names_the_checkpoint_that_is_there(fields: dict[str, Any], words: str, end: dict[str, Any]) -> None:
+    """A script that fails after its last checkpoint has not lost it: the error says which, and how to go on."""
+    assert words in str(classify_exit(RunResult(**end, **fields)))
+    assert "safe" not in str(classify_exit(RunResult(**end, checkpoint_durable=False)))
+
+
+@pytest.mark.parametrize("more", [{"missing_artifacts": ("model",)}, {"deadline": True}, {"stalled": True}])
+def test_other_ends_name_it_too(more: dict[str, Any]) -> None:
+    """What a run has saved is named however it ended."""
+    code = 0 if "missing_artifacts" in more else 75
+    assert "checkpoint of step 7 is safe." in str(classify_exit(RunResult(code, last_durable_step=7, **more)))
+
+
 def test_the_runners_result_is_read() -> None:
     """Every field that the protocol names is read or knowingly left, and later fields are ignored."""
     data = dict.fromkeys(protocol.RESULT_FIELDS)

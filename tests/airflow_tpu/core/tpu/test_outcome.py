@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,15 @@ def observed(state: str | None, health: str = "", tier: str = "spot", queued: st
     request_state, _, initiator = queued.partition(" ")
     request = QueuedView(NAME.queued, request_state, initiator=initiator) if queued else None
     return Observation(NAME, node, request, AT)
+
+
+def test_google_s_own_words_for_ill_health_are_kept() -> None:
+    """Why a node is not healthy stands in the error, where the API says it."""
+    sick = TPUView(NAME, "READY", SICK, health_text="Chip 3 is offline")
+    silent = silence_of(Observation(NAME, sick, None, AT), LATE)
+    assert "READY (UNHEALTHY_MAINTENANCE: Chip 3 is offline)" in str(silent)
+    gone = loss_of(Observation(NAME, replace(sick, state="TERMINATED"), None, AT))
+    assert "is TERMINATED (Chip 3 is offline)" in str(gone)
 
 
 STATES: list[tuple[Observation, Leaf]] = [

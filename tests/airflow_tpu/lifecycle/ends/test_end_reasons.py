@@ -8,7 +8,7 @@ import pytest
 
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.tpu.resource_name import node_name
-from airflow_tpu.core.tpu.spec import QueuedView, TPUView
+from airflow_tpu.core.tpu.spec import QueuedView, Tier, TPUView
 from airflow_tpu.errors import TransientError
 from airflow_tpu.lifecycle.ends.deletion import Release
 from airflow_tpu.lifecycle.ends.end_reasons import endings_of
@@ -33,6 +33,21 @@ def test_the_later_list_counts_where_it_tells_more(node: str, queued: str, reaso
     view = TPUView(NODE, node)
     request = QueuedView(NODE.queued, queued)
     (ending,) = endings_of([view], [request], {}, NOW)
+    assert ending.reason is reason
+
+
+@pytest.mark.parametrize(
+    ("state", "tier", "reason"),
+    [
+        ("STOPPED", Tier.SPOT, EndReason.PREEMPTED),
+        ("STOPPED", Tier.ON_DEMAND, EndReason.DELETED),  # only a person stops such a TPU
+        ("TERMINATED", Tier.ON_DEMAND, EndReason.FAILED),
+        ("UNKNOWN", Tier.SPOT, EndReason.FAILED),  # its repair has failed
+    ],
+)
+def test_only_what_google_took_back_is_preempted(state: str, tier: Tier, reason: EndReason) -> None:
+    """A node that does not run any more has been preempted, stopped by a person, or ended by a failure."""
+    (ending,) = endings_of([TPUView(NODE, state, tier=tier)], [], {}, NOW)
     assert ending.reason is reason
 
 

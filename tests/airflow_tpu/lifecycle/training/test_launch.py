@@ -11,6 +11,7 @@ import pytest
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.run.job import RunRef
 from airflow_tpu.core.run.plan import artifacts_uri
+from airflow_tpu.core.run.result import classify_exit
 from airflow_tpu.errors import (
     AccessDenied,
     ArtifactsLost,
@@ -141,6 +142,38 @@ async def test_node_without_an_address(env: CloudEnv, client: TPUClient) -> None
     env.cloud.call(lambda: setattr(env.cloud.cloud.state.node(NODE_ID), "machines", ()))
     with pytest.raises(ConnectionFailed, match="no address"):
         await locate(client, work, record, NODE)
+
+
+SAVES = """
+import os, sys
+with open(os.path.join(os.environ["TRC_CHECKPOINT_DIR"], "weights"), "w") as file:
+    file.write("%s")
+print("revision", os.environ["TRC_REVISION"])
+sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize("revision", ["v1", "v2"])
+async def test_resume_with_changed_code(
+    env: CloudEnv, client: TPUClient, caplog: pytest.LogCaptureFixture, revision: str
+) -> None:
+    """Another script, or another revision of what it fetches, is told by default and refused where the form says so."""
+    first = run_context(script(env, SAVES % "one"), revision="v1")
+    await finished(first, client, await launch(client, first, await ready(first, client), NODE))
+    text = SAVES % ("two" if revision == "v1" else "one")
+    refusing = run_context(script(env, text), revision=revision, on_changed_code="refuse")
+    result = await finished(refusing, client, await launch(client, refusing, refusing.stores.runs.read(KEY), NODE))
+    assert (result.step, result.exit_code) == ("restore", 66)
+    assert "on_changed_code is refuse" in str(classify_exit(result))
+    telling = run_context(script(env, text), revision=revision)
+    lines: list[str] = []
+    job = await launch(client, telling, telling.stores.runs.read(KEY), NODE)
+    ended = await Follower(client, telling.clients.access.login, job, lines.append).until_finished(poll_policy().until)
+    assert ended is not None
+    assert ended.exit_code == 1
+    assert any("the code has changed" in line and "mixture" in line for line in lines)
+    assert f"revision {revision}" in lines
+    assert "keeps what is deleted or replaced for 7 days" in caplog.text
 
 
 @pytest.mark.parametrize("missing", ["no_such.py", f"gs://{BUCKET}/no such.py"])

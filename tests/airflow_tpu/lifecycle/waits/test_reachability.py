@@ -13,6 +13,7 @@ import pytest
 from airflow_tpu.clients.ssh import Login
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core import json_form
+from airflow_tpu.core.run.job import RunRef
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
 from airflow_tpu.core.tpu.resource_name import ResourceName
@@ -24,7 +25,7 @@ from airflow_tpu.lifecycle.training.collect import collect
 from airflow_tpu.lifecycle.training.launch import attach, launch
 from airflow_tpu.lifecycle.waits.loss import lost_state
 from airflow_tpu.lifecycle.waits.polling import Waiting
-from airflow_tpu.lifecycle.waits.reachability import Access, arrive, worker_addresses
+from airflow_tpu.lifecycle.waits.reachability import Access, arrive, session_with, worker_addresses
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.triggers.tpu import CloudTPUReadyTrigger
 from localcloud.testing import eventually_async
@@ -259,3 +260,50 @@ async def test_state_that_nobody_knows_is_told(
     assert [await lost_state(client, NODE) for _ in range(3)] == [None] * 3
     told = [record.getMessage() for record in caplog.records if "unknown to this version" in record.getMessage()]
     assert [line.partition(" with ")[0] for line in told] == ["node state '97'"]
+
+
+async def test_first_refused_connection_asks_for_the_node(env: CloudEnv, client: TPUClient) -> None:
+    """A TPU that went between two tasks is a loss after one connection, not after a window of them."""
+    _, (address,) = await arrive(client, await env.ensure(client), env.access, poll_policy())
+    env.cloud.preempt(NODE_ID)
+    asked = len(env.calls("GetNode"))
+    with pytest.raises(TPUPreempted, match="PREEMPTED"):
+        async with session_with(client, env.login, NODE, address):
+            pytest.fail("a preempted TPU has let us in")
+    assert len(env.calls("GetNode")) == asked + 1
+
+
+async def test_connection_that_breaks_asks_for_the_node(env: CloudEnv, client: TPUClient) -> None:
+    """A TPU that goes while it is spoken to is a loss as well, not a broken connection."""
+    _, (address,) = await arrive(client, await env.ensure(client), env.access, poll_policy())
+
+    async def speak() -> None:
+        async with session_with(client, env.login, NODE, address) as session:
+            env.cloud.preempt(NODE_ID)
+            await session.status(RunRef(KEY.name, 1))
+
+    with pytest.raises(TPUPreempted, match="PREEMPTED"):
+        await speak()
+
+
+async def test_refused_connection_to_a_living_node_is_tried_again(
+    env: CloudEnv, client: TPUClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While the API calls the node alive its sshd may be restarting: that is said, and waited for."""
+    caplog.set_level(logging.INFO, "airflow_tpu")
+    _, (address,) = await arrive(client, await env.ensure(client), env.access, poll_policy())
+    workers = env.cloud.call(lambda: env.cloud.cloud.worker_pool.workers_of(str(NODE)))
+    assert workers is not None
+    env.cloud.run(workers.each(lambda worker: worker.refuse()))
+
+    async def ask() -> str:
+        async with session_with(client, env.login, NODE, address) as session:
+            return (await session.status(RunRef(KEY.name, 1))).state
+
+    async def refused() -> bool:
+        return said(caplog, "is alive, trying again until")
+
+    asking = asyncio.create_task(ask())
+    await eventually_async(refused, bool)
+    let_in(env)
+    assert await asking == "absent"

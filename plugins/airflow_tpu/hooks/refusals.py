@@ -1,0 +1,68 @@
+"""Refusals of Cloud Storage as errors of ours: which right is missing, on which bucket, and the role that gives it."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+from airflow_tpu.errors import AccessDenied
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+OBJECT_ROLE = "roles/storage.objectAdmin"
+BUCKET_ROLE = "roles/storage.legacyBucketReader"
+"""The two roles that docs/google.md asks for on the bucket of the grant."""
+
+_RIGHT = re.compile(r"storage\.(?:objects|buckets|multipartUploads|folders)\.\w+")
+# Refusals with the same status that no role lifts: a policy of the organisation, the billing account, retention.
+_NO_ROLE = re.compile(r"polic(y|ies)|billing|retention|hold|vpcServiceControls|disabled", re.IGNORECASE)
+
+
+@contextmanager
+def refusals(uri: str) -> Iterator[None]:
+    """Raise for a refusal of the bucket, or of the credentials, an error that says what to do.
+
+    :param uri: what is read or written.
+    :raises AccessDenied: the account may not do that, or cannot log in.
+    """
+    from google.api_core.exceptions import Forbidden, Unauthorized
+    from google.auth.exceptions import RefreshError
+
+    try:
+        yield
+    except (Forbidden, Unauthorized) as error:
+        advice = _advice(uri, int(error.code or 0), error.message)
+        raise AccessDenied(f"{uri}: {error.message} (HTTP {error.code}). {advice}") from error
+    except RefreshError as error:
+        raise AccessDenied(
+            f"{uri}: no access token for the account of the google_cloud_platform connection ({error}). Renew its "
+            "credentials, or give the account that impersonates it roles/iam.serviceAccountTokenCreator"
+        ) from error
+
+
+def typed_refusals(method: Method) -> Method:
+    """Decorate a method of a hook whose first argument is a URI with :func:`refusals`."""
+
+    @functools.wraps(method)
+    def called(self: object, uri: str, *arguments: Any, **named: Any) -> Any:
+        with refusals(uri):
+            return method(self, uri, *arguments, **named)
+
+    return cast(Method, called)
+
+
+def _advice(uri: str, status: int, message: str) -> str:
+    if status == 401:
+        return "The credentials of the google_cloud_platform connection are not accepted: renew them."
+    right = _RIGHT.search(message)
+    if right is None and _NO_ROLE.search(message):
+        return "No role lifts that: ask the administrator of the project."
+    role = BUCKET_ROLE if right is not None and right[0].startswith("storage.buckets.") else OBJECT_ROLE
+    bucket, missing = "/".join(uri.split("/")[:3]), right[0] if right else "the right"
+    return (
+        f"The account of the google_cloud_platform connection lacks {missing}: give it {role} on {bucket}, then clear "
+        "the task."
+    )

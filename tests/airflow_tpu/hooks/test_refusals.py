@@ -1,0 +1,78 @@
+"""What the bucket refuses: the error names the object, the right and the role."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from google.api_core.exceptions import Forbidden, GoogleAPICallError, NotFound, Unauthorized
+from google.auth.credentials import Credentials
+from google.auth.exceptions import RefreshError
+from google.cloud import storage
+
+from airflow_tpu.errors import AccessDenied, Retry
+from airflow_tpu.hooks.refusals import refusals
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, CloudEnv
+from tests.airflow_tpu.core.made_ledger import opened
+
+URI = "gs://bucket/airflow-tpu/leases/x.json"
+
+CALLS: dict[str, tuple[str, Callable[[CloudEnv], object]]] = {
+    "take a lease": ("objects.get", lambda env: env.lease()),
+    "list leases": ("objects.list", lambda env: env.runs.all()),
+    "release a lease": ("objects.delete", lambda env: env.runs.release(KEY)),
+    "open a record": ("objects.create", lambda env: env.ledger.open(opened())),
+    "read the ledger": ("objects.list", lambda env: env.ledger.events(KEY)),
+    "reserve": ("objects.get", lambda env: env.reservations.release(KEY.digest)),
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_bucket_that_refuses_lease_or_ledger(env: CloudEnv, what: str) -> None:
+    """Whatever is done with lease, reservation and ledger: the error is ours, final, and names right and role."""
+    right, call = CALLS[what]
+    env.cloud.add_fault("gcs.request", {"bucket": BUCKET}, action="403", times=10)
+    words = f"storage.{right}' denied .*lacks storage.{right}: give it roles/storage.objectAdmin on gs://{BUCKET},"
+    with pytest.raises(AccessDenied, match=words) as caught:
+        call(env)
+    assert str(caught.value).startswith(f"gs://{BUCKET}/airflow-tpu")
+    assert caught.value.retry is Retry.NEVER
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            Forbidden("x does not have storage.buckets.get access"),
+            "give it roles/storage.legacyBucketReader on gs://bucket,",
+        ),
+        (Forbidden("Access denied."), "lacks the right: give it roles/storage.objectAdmin on gs://bucket,"),
+        (Forbidden("Request is prohibited by organization's policy."), "No role lifts that"),
+        (Forbidden("The billing account for the owning project is disabled"), "No role lifts that"),
+        (Forbidden("Object is subject to bucket's retention policy and cannot be deleted"), "No role lifts that"),
+        (Unauthorized("Invalid Credentials"), "are not accepted: renew them"),
+    ],
+)
+def test_refusal_says_what_to_do(error: GoogleAPICallError, words: str) -> None:
+    """Only a missing right has a role; Google's own text stands in each of them."""
+    with pytest.raises(AccessDenied, match=words) as caught, refusals(URI):
+        raise error
+    assert str(caught.value).startswith(f"{URI}: {error.message} (HTTP {error.code})")
+
+
+def test_refused_credentials_are_ours_too() -> None:
+    """An account that may not be impersonated any more is denied, and not an unknown error that is tried again."""
+
+    class Refused(Credentials):
+        def refresh(self, request: object) -> None:
+            raise RefreshError("Unable to acquire impersonated credentials", "403")
+
+    client = storage.Client(project="p", credentials=Refused())  # type: ignore[no-untyped-call]
+    with pytest.raises(AccessDenied, match="Unable to acquire impersonated credentials"), refusals(URI):
+        client.bucket("bucket").blob("x").download_as_bytes(retry=None)
+
+
+def test_other_errors_pass() -> None:
+    """What is no refusal stays as it is."""
+    with pytest.raises(NotFound), refusals(URI):
+        raise NotFound("gone")
