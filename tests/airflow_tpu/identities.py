@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_tpu.core.grant.grant import DEFAULT_PREFIX
 from airflow_tpu.core.tpu.identity import Airflows
 
 AIRFLOW = "a1a1a1a1a1a1"
@@ -10,5 +11,5 @@ AIRFLOW = "a1a1a1a1a1a1"
 OTHER_AIRFLOW = "b2b2b2b2b2b2"
 """Another one, of the same project."""
 
-OWN = Airflows(AIRFLOW)
-"""The one that the test process is, which knows no other by name."""
+OWN = Airflows(AIRFLOW, root=f"gs://trc-local/{DEFAULT_PREFIX}")
+"""The one that the test process is, with the leases of the local cloud's grant; it knows no other by name."""

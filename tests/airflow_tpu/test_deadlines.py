@@ -101,6 +101,16 @@ async def test_labels_decide_for_mapped_instances_too(env: CloudEnv, client: TPU
     eventually(env.nodes, lambda nodes: nodes == {FIFTH.node_id(1): "READY"})
 
 
+async def test_airflow_without_an_identity_ends_nothing(
+    env: CloudEnv, client: TPUClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose TPUs are overdue is unknown then: the text says so, and every TPU stays."""
+    await start(env, client, now() - dt.timedelta(minutes=1))
+    monkeypatch.delenv("AIRFLOW_VAR_AIRFLOW_TPU_IDENTITY")
+    assert "Variable airflow_tpu_identity" in await end_overdue("google_cloud_default", context())
+    assert list(env.nodes().values()) == ["READY"]
+
+
 def test_ladder_reaches_the_longest_deadline() -> None:
     """Every number of hours that the form takes is followed by an alert."""
     assert max(LADDER) >= dt.timedelta(days=30)

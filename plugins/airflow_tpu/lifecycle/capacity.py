@@ -110,5 +110,8 @@ def terminated_nodes(snapshot: ProjectSnapshot, owner: str) -> str:
     if not dead:
         return "Nothing in the project is dead and undeleted: what holds the quota is alive."
     whose = {owner: "this run's, deleted by its next try", None: "not of this package: delete it by hand"}
-    named = (f"{item.name} ({whose.get(item.owner, 'of another run: the reaper deletes it')})" for item in dead)
+    named = (
+        f"{item.name} ({whose.get(item.owner, 'of another run: the reaper of its Airflow deletes it')})"
+        for item in dead
+    )
     return f"Dead, and holding quota until they are deleted: {'; '.join(named)}."

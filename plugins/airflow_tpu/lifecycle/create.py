@@ -127,7 +127,9 @@ class Provisioner:
             self.stores.runs.update(self.record, lambda now: alive_again(now, living.node_id))
         if not mine and living.phase is Phase.USABLE:
             # From here on the older attempt's on_kill no longer opens this TPU.
-            stamp = replace(self.record.stamp, incarnation=incarnation_of(living.labels) or 0)
+            stamp = replace(
+                self.record.stamp, incarnation=incarnation_of(living.labels) or 0, root=self.stores.runs.root
+            )
             await self.client.relabel(living.name, {**living.labels, **labels(self.key, stamp)})
         return target_of(replace(found, queued=living.queued_resource is not None), living.node_id)
 
@@ -157,7 +159,7 @@ class Provisioner:
         await self._delete(await self._named(previous))
 
     async def _request(self, permit: Permit) -> Target:
-        spec, stamp = self.order.spec, self.order.stamp(self.record)
+        spec, stamp = self.order.spec, self.order.stamp(self.record, self.stores.runs.root)
         log.info(
             "creating %s: %s (%s) in %s, runtime %s, %s",
             stamp.node_id,

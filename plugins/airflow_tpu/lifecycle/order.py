@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -114,14 +114,18 @@ class Order:
         wanted = Reservation.of(record.key, self.spec, self.accelerator.chips, record.lease.expires_at)
         return store.take(wanted, lambda reserved: self.permit(snapshot, record, now, reserved))
 
-    def stamp(self, record: RunRecord) -> Stamp:
-        """What marks the TPU of a lease's incarnation as ours, and ends it without us."""
+    def stamp(self, record: RunRecord, root: str = "") -> Stamp:
+        """What marks the TPU of a lease's incarnation as ours, and ends it without us.
+
+        :param record: of the run.
+        :param root: ``gs://bucket/prefix`` below which it is.
+        """
         ends_at, node = record.lease.expires_at, self.spec.node(record.node_id)
         # Of a slice the first worker alone gets the run, so the others could not tell whether it has arrived.
         startup = self.startup if self.accelerator.hosts == 1 else None
         return Stamp(
             node_id=record.node_id,
-            labels=labels(record.key, record.stamp),
+            labels=labels(record.key, replace(record.stamp, root=root)),
             ssh_keys=self.ssh_keys,
             request_id=str(uuid.uuid5(_NAMESPACE, f"{self.spec.project_id}/{record.node_id}/{record.lease.token}")),
             startup_script=startup.text(node.queued if self.spec.queued else node, ends_at) if startup else "",

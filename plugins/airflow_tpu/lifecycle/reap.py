@@ -46,7 +46,7 @@ def reap(grant: GrantContext, run_state: RunState, airflow: str) -> Reaped:
         reserved = stores.reservations.readable()
         listed = stores.runs.listed()
         states = states_of(listed, run_state, airflow)
-        airflows = Airflows(airflow, stores.airflows.known())
+        airflows = Airflows(airflow, stores.airflows.known(), stores.runs.root)
     except cloud_failures() as error:
         _reap_by_labels(grant, snapshot, airflow, error)
     done = tpu.run(lambda client: delete_expired(client, snapshot, states, airflows))

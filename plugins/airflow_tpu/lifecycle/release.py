@@ -15,6 +15,7 @@ from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.consequences import BEING_DELETED, LOST
 from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.core.run.expiry import select_expired
+from airflow_tpu.core.tpu.identity import Airflows
 from airflow_tpu.core.tpu.labels import token_of
 from airflow_tpu.errors import HostLost, TPUError, TPULost, TPUVanished, UnknownVersion, UnreadableObject
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
@@ -225,7 +226,7 @@ async def _end_by_label(client: TPUClient, keys: Iterable[RunKey], now: dt.datet
     snapshot = await take_snapshot(client)
     alive = snapshot.runs
     here = (key for key in keys if key.digest in alive)
-    mine = [key for key in here if select_expired(key.airflow, snapshot.all_ours(key), None, now)]
+    mine = [key for key in here if select_expired(Airflows(key.airflow), snapshot.all_ours(key), None, now)]
     done = {key.name: await delete_seen(client, snapshot, key) for key in mine}
     for release in done.values():
         release.check()

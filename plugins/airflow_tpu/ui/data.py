@@ -106,7 +106,9 @@ class Loader:
         _say_unknown(LEDGER, self._ledger.unknown, problems)
         known = tuple(records.values) if records else None
         names = _attempt(NAMES, lambda: self._names(grant), problems) or {}
-        return Snapshot(now, grant, project, known, usage, problems, left_alone(unknown), Airflows(own, names))
+        return Snapshot(
+            now, grant, project, known, usage, problems, left_alone(unknown), Airflows(own, names, store_root(grant))
+        )
 
     def _project(self) -> ProjectSnapshot:
         from airflow_tpu.hooks.tpu import CloudTPUHook

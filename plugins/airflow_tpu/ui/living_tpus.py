@@ -136,7 +136,7 @@ def _expired(views: Iterable[TPUView | QueuedView], snapshot: Snapshot, now: dat
         record.key.digest: LeaseState(record.key.digest, record.lease.expires_at, None)
         for record in snapshot.records or ()
     }
-    return select_expired(snapshot.airflows.own, views, {**states, **snapshot.left_alone}, now)
+    return select_expired(snapshot.airflows, views, {**states, **snapshot.left_alone}, now)
 
 
 def orphan_table(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from airflow_tpu.errors import AccessDenied, GrantViolation, LeaseLost, NameTake
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.lifecycle.waits.target import Target
 from localcloud.rules.settings import Latencies
-from tests.airflow_tpu.cloud_env import KEY, ZONE, CloudEnv, poll_policy, request_delete
+from tests.airflow_tpu.cloud_env import KEY, ROOT, ZONE, CloudEnv, poll_policy, request_delete
 from tests.airflow_tpu.conftest import Open
 from tests.airflow_tpu.identities import AIRFLOW
 
@@ -108,7 +109,7 @@ async def test_newer_attempt_fences_the_older_one(env: CloudEnv, client: TPUClie
     await env.ensure(client)
     newer = env.runs.read(KEY)
     node = await client.node(NODE)
-    assert node.labels == labels(KEY, newer.stamp)
+    assert node.labels == labels(KEY, replace(newer.stamp, root=ROOT))
     assert await request_delete(client, KEY, older.lease.token) == []
     assert env.nodes() == {FIRST: "READY"}
 

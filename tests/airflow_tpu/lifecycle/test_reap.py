@@ -151,3 +151,16 @@ async def test_tpu_of_unknown_origin_is_not_ours(env: CloudEnv, client: TPUClien
     ]
     assert await request_delete(client, KEY) == []
     assert sorted(env.nodes()) == ["another", "without"]
+
+
+async def test_own_tpu_whose_lease_is_elsewhere_is_reported_and_goes_by_its_label(
+    env: CloudEnv, client: TPUClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The grant file names another prefix since: the lease of the living run is not here, and the TPU stays."""
+    await start(env, client, KEY)
+    moved = GrantContext(Connections(), replace(env.grant, prefix="moved"))
+    done = await asyncio.to_thread(reap, moved, lambda *_: "running", AIRFLOW)
+    assert (done.deleted, done.foreign) == ([], [])
+    assert [name.rpartition("/")[2] for name in done.to_json()["elsewhere"]] == [KEY.node_id(1)]
+    assert "its lease is in another bucket or prefix" in caplog.text
+    assert env.nodes() == {KEY.node_id(1): "READY"}

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_tpu.core.tpu.labels import airflow_of, expires_of, incarnation_of, run_of
+from airflow_tpu.core.tpu.identity import Airflows
+from airflow_tpu.core.tpu.labels import expires_of, incarnation_of, run_of
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import Phase
 
@@ -62,15 +63,15 @@ class Deletion:
 
 
 def select_expired(
-    airflow: str | None, living: Iterable[Living], leases: Mapping[str, LeaseState] | None, now: dt.datetime
+    airflows: Airflows, living: Iterable[Living], leases: Mapping[str, LeaseState] | None, now: dt.datetime
 ) -> list[Deletion]:
     """Decide what must go: only what carries the identity of this Airflow, and only what has no right left.
 
-    :param airflow: identity of this Airflow, None while it has none: then nothing goes.
+    :param airflows: this Airflow; while it has no identity nothing goes.
     :param living: nodes and queued resources of the whole project.
     :param leases: by digest of the run, read *after* the snapshot: a lease is there before its TPU, so a TPU without
         one has been forgotten. None if they could not be read: then the TPU's own label decides, and a TPU without a
-        lease stays.
+        lease stays; so it is with one whose lease is in another bucket or prefix.
     :param now: the instant to judge at.
     """
     living = tuple(living)
@@ -78,9 +79,11 @@ def select_expired(
     found = []
     for item in living:
         run = run_of(item.labels)
-        if run is None or airflow is None or airflow_of(item.labels) != airflow:
+        if run is None or not airflows.owns(item.labels):
             continue
-        reason = _expired(item, None, now) if leases is None else _reason(item, leases.get(run), now)
+        lease = None if leases is None else leases.get(run)
+        blind = leases is None or (lease is None and not airflows.keeps_lease(item.labels))
+        reason = _expired(item, None, now) if blind else _reason(item, lease, now)
         if not reason and (incarnation_of(item.labels) or 0) < newest.get(run, 0):
             # A create that was on its way while a newer attempt took over can no longer be called back.
             reason = f"incarnation {newest[run]} of its run has taken its place"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_tpu.core import json_form
-from airflow_tpu.core.tpu.labels import airflow_of, is_managed
+from airflow_tpu.core.tpu.labels import airflow_of, is_managed, store_mark, store_of
 from airflow_tpu.errors import ConfigError, Fault
 
 VARIABLE = "airflow_tpu_identity"
@@ -104,14 +104,20 @@ class Airflows:
 
     :param own: identity of this one, None while it has none: then nothing is its own.
     :param known: the Airflows that the bucket knows, by identity.
+    :param root: ``gs://bucket/prefix`` below which this one keeps its leases now, empty while that is unknown.
     """
 
     own: str | None
     known: Mapping[str, KnownAirflow] = field(default_factory=dict)
+    root: str = ""
 
     def owns(self, labels: Mapping[str, str]) -> bool:
         """Whether a TPU with these labels is of this Airflow; one of unknown origin is not."""
         return self.own is not None and airflow_of(labels) == self.own
+
+    def keeps_lease(self, labels: Mapping[str, str]) -> bool:
+        """Whether the lease of a TPU of this Airflow has to be looked for here; not if its grant has moved since."""
+        return store_of(labels) in (None, store_mark(self.root))
 
     def named(self, identity: str) -> str:
         """An Airflow in words."""

@@ -25,6 +25,7 @@ LABEL_RUN_ID = "airflow-run"
 LABEL_MAP_INDEX = "airflow-map-index"
 LABEL_RUN = "airflow-tpu-run"
 LABEL_IDENTITY = "airflow-tpu-identity"
+LABEL_STORE = "airflow-tpu-store"
 LABEL_TOKEN = "airflow-tpu-token"  # noqa: S105 - the name of a label, not a secret
 LABEL_EXPIRES = "airflow-tpu-expires"
 LABEL_INCARNATION = "airflow-tpu-incarnation"
@@ -81,12 +82,14 @@ class LeaseStamp:
     :param token: token of the attempt that created the TPU, ``[a-z0-9_-]``, 1 to 63 characters.
     :param expires_at: aware instant after which the reaper deletes the TPU.
     :param incarnation: number of the incarnation.
+    :param root: ``gs://bucket/prefix`` below which the lease is, empty if that is not said.
     :raises ValueError: if the token is no label value or the instant is naive.
     """
 
     token: str
     expires_at: datetime
     incarnation: int
+    root: str = ""
 
     def __post_init__(self) -> None:
         if not _TOKEN.fullmatch(self.token):
@@ -115,9 +118,21 @@ def labels(key: RunKey, lease: LeaseStamp) -> dict[str, str]:
         LABEL_EXPIRES: str(int(lease.expires_at.timestamp())),
         LABEL_INCARNATION: str(lease.incarnation),
     }
+    if lease.root:
+        found[LABEL_STORE] = store_mark(lease.root)
     if key.map_index >= 0:
         found[LABEL_MAP_INDEX] = str(key.map_index)
     return found
+
+
+def store_mark(root: str) -> str:
+    """What stands on a TPU for the bucket and the prefix that its lease is in: a label holds no URI."""
+    return hashlib.sha256(root.encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+def store_of(found: Mapping[str, str]) -> str | None:
+    """The mark of the place of the TPU's lease, None if there is none."""
+    return found.get(LABEL_STORE) if is_managed(found) else None
 
 
 def is_managed(found: Mapping[str, str]) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_tpu.clients.tpu_messages import OperationView
 from airflow_tpu.core.run.expiry import Deletion, LeaseState, select_expired
 from airflow_tpu.core.tpu.identity import Airflows
+from airflow_tpu.core.tpu.labels import run_of
 from airflow_tpu.core.tpu.resource_name import ResourceKind
 from airflow_tpu.errors import TPUError, TransientError
 from airflow_tpu.lifecycle.ends.end_reasons import endings_of
@@ -44,6 +45,7 @@ class Reaped:
     :param failed: what could not be deleted, with the error.
     :param foreign: resources that are not of this Airflow, and whose they are; never touched, but their chips count
         and may cost money.
+    :param elsewhere: resources of this Airflow whose leases are in another bucket or prefix: their labels decide.
     :param unreachable: zones that did not answer: what lives there is unknown.
     :param endings: how the incarnations ended that were deleted.
     :param closed: ledger records that were open without a TPU behind them.
@@ -54,6 +56,7 @@ class Reaped:
     deleted: list[Deletion] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
     unreachable: tuple[str, ...] = ()
     endings: list[IncarnationEnd] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
@@ -63,8 +66,14 @@ class Reaped:
     def to_json(self) -> dict[str, Any]:
         """What a person looks for afterwards."""
         deleted = [str(deletion.name) for deletion in self.deleted]
-        tidied = {"closed": self.closed, "released": self.released}
-        return {"deleted": deleted, "foreign": self.foreign, **tidied, "unknown": self.unknown}
+        tidied = {"elsewhere": self.elsewhere, "closed": self.closed, "released": self.released}
+        return {
+            "deleted": deleted,
+            "foreign": self.foreign,
+            "elsewhere": self.elsewhere,
+            **tidied,
+            "unknown": self.unknown,
+        }
 
     def tell(self) -> None:
         """Log it.
@@ -75,6 +84,12 @@ class Reaped:
             log.warning("deleted %s: %s", deletion.name, deletion.reason)
         for line in self.foreign:
             log.info("not of this Airflow, left alone: %s", line)
+        for name in self.elsewhere:
+            log.warning(
+                "%s is of this Airflow, and its lease is in another bucket or prefix than the grant names now: it is "
+                "deleted when the expiry on its label is over",
+                name,
+            )
         for node_id in self.closed:
             log.info("closed the ledger record of %s, which is gone", node_id)
         for run in self.released:
@@ -110,8 +125,9 @@ async def delete_expired(
     :param airflows: this Airflow, whose TPUs are judged, and the others, whose TPUs are reported and never touched.
     """
     everything: list[TPUView | QueuedView] = [*snapshot.queued, *snapshot.nodes]
-    deletions = select_expired(airflows.own, everything, leases, client.clock.now())
+    deletions = select_expired(airflows, everything, leases, client.clock.now())
     done = Reaped(unreachable=snapshot.unreachable)
+    done.elsewhere = [str(item.name) for item in everything if _is_elsewhere(item, leases or {}, airflows)]
     done.foreign = [
         f"{item.name} ({item.accelerator_type} {item.tier}, {item.state}), {airflows.owner(item.labels)}"
         for item in everything
@@ -126,6 +142,10 @@ async def delete_expired(
     queued = [item for item in snapshot.queued if item.name in chosen]
     done.endings.extend(endings_of(nodes, queued, answers, client.clock.now()))
     return done
+
+
+def _is_elsewhere(item: TPUView | QueuedView, leases: Mapping[str, LeaseState], airflows: Airflows) -> bool:
+    return airflows.owns(item.labels) and run_of(item.labels) not in leases and not airflows.keeps_lease(item.labels)
 
 
 async def _delete(client: TPUClient, deletion: Deletion, done: Reaped) -> tuple[str, OperationView | TPUError | None]:
