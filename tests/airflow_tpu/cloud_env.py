@@ -16,7 +16,8 @@ from google.cloud import tpu_v2
 from airflow_tpu.clients.endpoints import ConnectionOptions
 from airflow_tpu.clients.ssh import Login
 from airflow_tpu.clients.ssh_login import public_key_line
-from airflow_tpu.clients.tpu_api import APIEndpoint, TPUClient
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.clients.tpu_calls import APIEndpoint
 from airflow_tpu.clients.tpu_messages import Stamp
 from airflow_tpu.clients.tpu_retry import CallTiming
 from airflow_tpu.core.catalogue.catalogue import Catalogue

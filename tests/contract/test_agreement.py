@@ -90,7 +90,7 @@ def test_a_refused_create_would_be_shown_as_over(letter: list[dict[str, Any]], k
     nodes = [node(f"n{number}", accelerator_type=kind, zone=ZONE) for number, kind in enumerate(kinds)]
     made = [*nodes, node("wanted", accelerator_type=wanted, zone=ZONE)]
     known = snapshot(made, grant=by)
-    shown = {item.name.rpartition("/")[2]: cost_of(known, item)["text"] for _, item in living(known)}
+    shown = {item.id: cost_of(known, item)["text"] for _, item in living(known)}
     all_covered = set(shown.values()) == {"covered"}
     assert all_covered == (uncovered(by, Inventory.of(made, []), NOW) == [])
     if uncovered(by, Inventory.of(nodes, []), NOW) == []:

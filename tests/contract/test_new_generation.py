@@ -11,7 +11,8 @@ import pytest
 import yaml
 from google.auth.credentials import AnonymousCredentials
 
-from airflow_tpu.clients.tpu_api import APIEndpoint, TPUClient
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.clients.tpu_calls import APIEndpoint
 from airflow_tpu.clients.tpu_messages import Stamp
 from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.grant.authorize import Permit, authorize

@@ -11,7 +11,8 @@ from google.auth.credentials import AnonymousCredentials
 
 from airflow_tpu.clients.endpoints import ConnectionOptions
 from airflow_tpu.clients.ssh import Login, WorkerAddress
-from airflow_tpu.clients.tpu_api import APIEndpoint, TPUClient
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.clients.tpu_calls import APIEndpoint
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.errors import TPUError

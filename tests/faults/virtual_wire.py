@@ -13,7 +13,8 @@ from google.cloud.tpu_v2 import TpuAsyncClient
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcAsyncIOTransport
 from grpc import aio
 
-from airflow_tpu.clients.tpu_api import APIEndpoint, TPUClient
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.clients.tpu_calls import APIEndpoint
 from airflow_tpu.clients.tpu_retry import CallTiming
 from airflow_tpu.hooks.artifacts import ObjectInfo, StoredJSON
 from localcloud.rules.errors import CloudError
@@ -110,7 +111,7 @@ class VirtualClient(TPUClient):
         self._channel = channel
 
     async def __aenter__(self) -> VirtualClient:
-        self._client = TpuAsyncClient(transport=TpuGrpcAsyncIOTransport(channel=self._channel))
+        self.calls.open(TpuAsyncClient(transport=TpuGrpcAsyncIOTransport(channel=self._channel)))
         return self
 
 
@@ -137,6 +138,18 @@ class VirtualBucket:
         return True
 
 
+class VirtualFacts:
+    """What is known of the one bucket."""
+
+    def location(self, bucket: str) -> str | None:
+        """Where every bucket is: beside the TPUs."""
+        return "US-CENTRAL1"
+
+    def project_number(self, bucket: str) -> str | None:
+        """Whose every bucket is: the grant's."""
+        return "100000000001"
+
+
 class VirtualStorage:
     """The verbs of :class:`airflow_tpu.hooks.artifacts.ArtifactsHook` that leases, reservations and ledger use.
 
@@ -148,14 +161,7 @@ class VirtualStorage:
 
     def __init__(self, process: Process, bucket: VirtualBucket) -> None:
         self._process, self._bucket = process, bucket
-
-    def location(self, bucket: str) -> str | None:
-        """Where every bucket is: beside the TPUs."""
-        return "US-CENTRAL1"
-
-    def project_number(self, bucket: str) -> str | None:
-        """Whose every bucket is: the grant's."""
-        return "100000000001"
+        self.facts = VirtualFacts()
 
     def listing(self, uri: str) -> list[ObjectInfo]:
         """Objects below a prefix."""

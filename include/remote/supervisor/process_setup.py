@@ -18,22 +18,23 @@ _TRC = re.compile(r"\$(?:\{(TRC_\w+)\}|(TRC_\w+))")
 
 
 def environment(run: RunDir, job: dict[str, Any]) -> dict[str, str]:
-    """Return the command's environment: the login's, the client's, and the directories of this attempt."""
+    """Return the command's environment: the login's, the client's, and what this machine knows of the attempt."""
     variables = {
+        **os.environ,
         "PYTHONUNBUFFERED": "1",  # a line printed is a line in the log
-        "TRC_RESUME": (run.read(protocol.RESTORED_FILE) or {}).get("path", ""),
-        "TRC_RUN_ID": run.run,
-        "TRC_ATTEMPT": str(run.attempt),
-        "TRC_STOP_GRACE_SECS": f"{job.get('grace_secs', protocol.GRACE_SECS):g}",
-        "TRC_DEADLINE": "" if job.get("deadline") is None else str(job["deadline"]),
+        **job.get("environment", {}),
     }
-    variables.update(os.environ)
-    variables.update(job.get("environment", {}))
     if "TRC_ACCEL" in os.environ:
         # The machine's own setting wins: TPU VMs of the local cloud have no TPU, and say so.
         variables["TRC_ACCEL"] = os.environ["TRC_ACCEL"]
+    deadline = job.get("deadline")
     variables.update(
         {
+            "TRC_RUN_ID": run.run,
+            "TRC_ATTEMPT": str(run.attempt),
+            "TRC_DEADLINE": "" if deadline is None else str(int(deadline)),
+            "TRC_STOP_GRACE_SECS": f"{job.get('grace_secs', protocol.GRACE_SECS):g}",
+            "TRC_RESUME": (run.read(protocol.RESTORED_FILE) or {}).get("path", ""),
             "TRC_OUTPUT_DIR": str(run.output),
             "TRC_CHECKPOINT_DIR": str(run.checkpoints),
             "TRC_STOP_FILE": str(run.stop_file),

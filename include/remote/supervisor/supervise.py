@@ -19,15 +19,12 @@ import protocol
 
 from machine import processes
 from machine.run_dir import ReservedFile, RunDir
+from supervisor.children import Children
+from supervisor.last_push import LastPush
 from supervisor.mirror_process import MirrorProcess, runner_command
 from supervisor.process_setup import drain, environment, expanded, wake_on_signals
 from supervisor.stall import StallDetector
 from supervisor.stop_policy import StopPolicy
-
-_LEFTOVER_SECS = 2.0  # for leftovers, from TERM to KILL
-_LAST_PUSH_SECS = 2.0  # for the last checkpoint when the grace is used up
-_LAST_PUSH_TRIES = 3  # when the mirror itself is killed, of a full memory say
-_UNKILLABLE_SECS = 5.0  # a process stuck in the kernel must not keep the result from being recorded
 
 
 class StepEnd(NamedTuple):
@@ -53,8 +50,7 @@ class Supervisor:
         self._result = ReservedFile(run.path / protocol.EXIT_FILE, 4096 + 2 * len(json.dumps(job.get("artifacts", []))))
         self._mirror = MirrorProcess(run, job, self._log)
         self._wakeup = wake_on_signals(self._stop_policy.request)
-        self._step: int | None = None
-        self._status: int | None = None
+        self._children = Children(self._mirror)
 
     def run(self, ready: int) -> None:
         """Run the steps; the record of the first one is written to the pipe ``ready``."""
@@ -71,13 +67,15 @@ class Supervisor:
             "deadline": self._stop_policy.past_deadline,
             "stalled": self._stall.stalled,
             "stalled_secs": round(self._stall.seconds, 1),
-            "leftovers_killed": self._end_leftovers(),
+            "leftovers_killed": self._children.end_leftovers(),
             "missing_artifacts": self._missing_artifacts(),
             "started_at": started_at,
             "ended_at": time.time(),
         }
         # The run has ended: its deadline may pass while the last checkpoint is uploaded.
-        self._finish_mirror(trusted=end.signal is None)
+        push = LastPush(self._mirror, self._children, self._stop_policy, self._sleep)
+        if not push.run(trusted=end.signal is None):
+            self._log_line("the run has ended before its last checkpoint was safe in the bucket")
         self._result.commit({**document, **self._mirror.result_fields(), "log_size": os.fstat(self._log).st_size})
 
     def _run_steps(self, ready: int) -> tuple[str, StepEnd]:
@@ -116,7 +114,7 @@ class Supervisor:
             _notify_start(ready, self._record(None, reserved))
             absent = isinstance(error, FileNotFoundError)
             return StepEnd(protocol.EXIT_NOT_FOUND if absent else protocol.EXIT_NOT_EXECUTABLE, None)
-        self._step, self._status = process.pid, None
+        self._children.watch(process.pid)
         self._stall.restart()
         process.returncode = 0  # the loop below reaps it, not Popen
         _notify_start(ready, self._record(process.pid, reserved))
@@ -124,82 +122,23 @@ class Supervisor:
 
     def _wait(self) -> StepEnd:
         while True:
-            self._reap()
-            if self._status is not None:
+            self._children.reap()
+            status = self._children.status
+            if status is not None:
                 break
             if self._stall.check() or self._mirror.overtaken:
-                self._stop_policy.stop(self._command_processes)
-            self._stop_policy.apply(self._command_processes)
+                self._stop_policy.stop(self._children.of_command)
+            self._stop_policy.apply(self._children.of_command)
             if self._mirror.started:
                 self._mirror.ensure_running()
             self._sleep(min(self._stop_policy.next_due(), self._stall.next_check()))
-        if os.WIFSIGNALED(self._status):
-            return StepEnd(None, os.WTERMSIG(self._status))
-        return StepEnd(os.WEXITSTATUS(self._status), None)
+        if os.WIFSIGNALED(status):
+            return StepEnd(None, os.WTERMSIG(status))
+        return StepEnd(os.WEXITSTATUS(status), None)
 
     def _sleep(self, seconds: float) -> None:
         select.select([self._wakeup], [], [], max(seconds, 0.0))
         drain(self._wakeup)
-
-    def _finish_mirror(self, trusted: bool) -> None:
-        """Have the last checkpoint uploaded, by another mirror if one is killed meanwhile; say so if it is not safe."""
-        for _ in range(_LAST_PUSH_TRIES):
-            self._mirror.finish(trusted)
-            self._wait_for_mirror()
-            if not self._mirror.killed:
-                break
-        if self._mirror.unfinished:
-            self._log_line("the run has ended before its last checkpoint was safe in the bucket")
-
-    def _wait_for_mirror(self) -> None:
-        """Wait as long as grace is left, and a moment if none is.
-
-        A command that was not stopped has the time until its deadline while its checkpoint travels.
-        """
-        self._reap()
-        end = self._last_push_end()
-        while self._mirror.pid and time.monotonic() < end:
-            self._sleep(min(end - time.monotonic(), self._stop_policy.next_due(), _LAST_PUSH_SECS))
-            self._reap()
-            self._stop_policy.apply(list)
-            travels = not self._stop_policy.stopping and self._mirror.is_uploading
-            end = self._last_push_end() if travels else min(end, self._last_push_end())
-        self._kill_mirror()
-
-    def _last_push_end(self) -> float:
-        return time.monotonic() + max(self._stop_policy.grace_left(), _LAST_PUSH_SECS)
-
-    def _kill_mirror(self) -> None:
-        mirror = processes.read(self._mirror.pid)
-        if self._mirror.pid and mirror is not None:
-            processes.send(mirror, signal.SIGKILL)
-
-    def _reap(self) -> None:
-        """Reap every dead child, ours and adopted: a zombie would look alive for ever."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            if pid == self._step:
-                self._status = status
-            self._mirror.note_exit(pid, status)
-
-    def _command_processes(self) -> list[processes.Process]:
-        """Return all processes of the command; the mirror is not one of them."""
-        self._reap()
-        return [process for process in processes.descendants(os.getpid()) if process.pid != self._mirror.pid]
-
-    def _end_leftovers(self) -> int:
-        """End what the command left behind, because files must not change while they are copied; return how many."""
-        left = self._command_processes()
-        processes.terminate(left)
-        if processes.wait_until_none(self._command_processes, _LEFTOVER_SECS):
-            processes.kill(self._command_processes)
-            processes.wait_until_none(self._command_processes, _UNKILLABLE_SECS)
-        return len(left)
 
     def _record(self, pid: int | None, reserved: ReservedFile | None = None) -> dict[str, Any]:
         command, supervisor = processes.read(pid or 0), processes.read(os.getpid())

@@ -32,10 +32,12 @@ def check(args: argparse.Namespace) -> int:
 
 
 async def _ask(client: TPUClient, catalogue: Catalogue, zones: list[str]) -> list[str]:
+    from airflow_tpu.clients.tpu_api import offered
+
     warnings = []
     for zone in zones:
         try:
-            types, versions = await client.offered(zone)
+            types, versions = await offered(client, zone)
         except TPUError as error:
             warnings.append(f"{zone} did not answer: {error}")
         else:

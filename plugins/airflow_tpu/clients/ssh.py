@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import weakref
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.endpoints import SSH_PORT
+from airflow_tpu.core.backoff import ExponentialBackoff
 from airflow_tpu.errors import ConfigError, ConnectionFailed, Fault, HostKeyMismatch, LoginRefused, RemoteError
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ log = logging.getLogger(__name__)
 
 # More handshakes at once starve each other of CPU, and sshd's MaxStartups drops connections at random.
 _HANDSHAKES_AT_ONCE = 20
-_FIRST_PAUSE_SECS = 0.5
-_LONGEST_PAUSE_SECS = 10.0
+_BACKOFF = ExponentialBackoff(first=0.5, longest=10.0, factor=1.6, jitter=0.5)
 _handshakes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = weakref.WeakKeyDictionary()
 
 
@@ -84,7 +83,7 @@ async def connect(address: WorkerAddress, login: Login, timing: Timing) -> async
     """
     options = _options(address, login, timing)
     clock = asyncio.get_running_loop().time
-    started, tries, pause = clock(), 0, _FIRST_PAUSE_SECS
+    started, tries = clock(), 0
     while True:
         tries += 1
         try:
@@ -94,8 +93,7 @@ async def connect(address: WorkerAddress, login: Login, timing: Timing) -> async
             if left <= 0:
                 raise type(error)(f"{error} ({tries} tries in {clock() - started:.0f} s)") from error
             log.debug("%s; trying again", error)
-        await asyncio.sleep(min(left, pause * random.uniform(0.5, 1.0)))  # noqa: S311 - jitter, not a secret
-        pause = min(pause * 1.6, _LONGEST_PAUSE_SECS)
+        await asyncio.sleep(min(left, _BACKOFF.pause(tries)))
 
 
 async def _try(

@@ -17,7 +17,8 @@ from airflow_tpu.errors import TPUError, TransientError
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials
 
-    from airflow_tpu.clients.tpu_api import Listing, TPUClient
+    from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.clients.tpu_calls import Listing
     from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.core.tpu.spec import QueuedView, TPUView
 

@@ -179,6 +179,16 @@ def to_operation_view(operation: Any) -> OperationView:
     )
 
 
+def to_host_keys(attributes: tpu_v2.GetGuestAttributesResponse) -> dict[int, str]:
+    """SSH host key of each worker that publishes one, by the number of the worker."""
+    keys = {}
+    for worker, published in enumerate(attributes.guest_attributes):
+        for item in published.query_value.items:
+            if item.key == "ssh-ed25519":
+                keys[worker] = f"ssh-ed25519 {item.value.removeprefix('ssh-ed25519').strip()}"
+    return keys
+
+
 def to_instant(value: Any) -> dt.datetime | None:
     """A protobuf timestamp as an aware datetime; None when unset."""
     if not value or not value.timestamp():

@@ -1,4 +1,4 @@
-"""Cloud Storage as this project uses it: small JSON objects with generations, listings, bucket locations."""
+"""Cloud Storage as this project uses it: small JSON objects with generations, listings, ends of long objects."""
 
 from __future__ import annotations
 
@@ -14,26 +14,19 @@ from airflow.providers.google.cloud.hooks.gcs import GCSHook
 
 from airflow_tpu import settings
 from airflow_tpu.clients.endpoints import check_storage_url, parse_options
-from airflow_tpu.core.catalogue.transfer_rates import StoredSize
-from airflow_tpu.core.ledger.bucket_retention import BucketRetention
 from airflow_tpu.errors import ConfigError, Fault
+from airflow_tpu.hooks.bucket_facts import TIMEOUT, BucketFacts, split_uri
 from airflow_tpu.hooks.refusals import typed_refusals
 
 if TYPE_CHECKING:
     from google.api_core.client_options import ClientOptions
     from google.cloud.storage import Bucket
 
-TIMEOUT = 60.0
-"""Seconds one request may take."""
-
 _REDIRECTS = ("STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE")
 """Where Google's client sends its requests instead, tokens included (``google/cloud/storage/_helpers.py``)."""
 
 _WRITE = "airflow-tpu-write"
 """Metadata of an object: which write made it."""
-
-COUNTED = 100_000
-"""How many objects are looked at to tell how much a folder takes: a hundred requests at the most."""
 
 
 @dataclass(frozen=True)
@@ -58,18 +51,6 @@ class StoredJSON:
 
     data: dict[str, Any]
     generation: int
-
-
-def split_uri(uri: str) -> tuple[str, str]:
-    """``gs://bucket/a/b`` as bucket and object name.
-
-    :raises ConfigError: it is not a ``gs://`` URI.
-    """
-    scheme, _, rest = uri.partition("://")
-    bucket, _, name = rest.partition("/")
-    if scheme != "gs" or not bucket:
-        raise ConfigError([Fault("uri", uri, "is not a gs:// URI", ("gs://bucket/prefix",))])
-    return bucket, name.strip("/")
 
 
 class ArtifactsHook(GCSHook):
@@ -97,32 +78,10 @@ class ArtifactsHook(GCSHook):
                 raise ConfigError(faults, "the environment of Airflow")
         return super().get_client_options(options.storage_api_endpoint or api_endpoint_override)
 
-    def location(self, bucket: str) -> str | None:
-        """Location of a bucket such as ``US-CENTRAL1``; None when it may not be read (unknown, never assumed).
-
-        :raises ConfigError: the bucket does not exist.
-        """
-        found = self._metadata("bucket", bucket)
-        return None if found is None else str(found.location).upper()
-
-    def project_number(self, bucket: str) -> str | None:
-        """Number of the project that a bucket belongs to; None when it may not be read.
-
-        :raises ConfigError: the bucket does not exist.
-        """
-        found = self._metadata("bucket", bucket)
-        return None if found is None or not found.project_number else str(found.project_number)
-
-    def retention(self, bucket: str) -> BucketRetention | None:
-        """What a bucket keeps of deleted and replaced objects; None when it may not be read.
-
-        :raises ConfigError: the bucket does not exist.
-        """
-        found = self._metadata("bucket", bucket)
-        if found is None:
-            return None
-        soft = found.soft_delete_policy.retention_duration_seconds
-        return BucketRetention(int(soft or 0), int(found.retention_period or 0), bool(found.versioning_enabled))
+    @cached_property
+    def facts(self) -> BucketFacts:
+        """What buckets are, and how much they hold."""
+        return BucketFacts(self._client)
 
     @typed_refusals
     def listing(self, uri: str) -> list[ObjectInfo]:
@@ -130,39 +89,6 @@ class ArtifactsHook(GCSHook):
         bucket, _, prefix = uri.removeprefix("gs://").partition("/")
         blobs = self._client.list_blobs(bucket, prefix=prefix or None, timeout=TIMEOUT)
         return [ObjectInfo(blob.name, blob.size, blob.crc32c or "", blob.generation) for blob in blobs]
-
-    def amount(self, uri: str, limit: int = COUNTED) -> StoredSize | None:
-        """How much a folder, or else an object, takes; None when it may not be listed.
-
-        :param uri: of the folder or the object.
-        :param limit: how many objects are looked at.
-        """
-        from google.api_core.exceptions import Forbidden
-
-        bucket, name = split_uri(uri)
-        folder = {"prefix": f"{name}/" if name else None, "fields": "items(name,size),nextPageToken"}
-        try:
-            sizes = [
-                blob.size for blob in self._client.list_blobs(bucket, max_results=limit, timeout=TIMEOUT, **folder)
-            ]
-            alone = self._bucket(bucket).get_blob(name, timeout=TIMEOUT) if name and not sizes else None
-        except Forbidden:
-            return None
-        return StoredSize(sum(sizes) if alone is None else alone.size, complete=len(sizes) < limit)
-
-    def soft_deleted(self, uri: str) -> int | None:
-        """Bytes that the bucket's soft-delete policy still keeps of removed objects; None where Google does not tell.
-
-        :param uri: every object whose URI begins with this text.
-        """
-        from google.api_core.exceptions import BadRequest, Forbidden, PreconditionFailed
-
-        bucket, _, prefix = uri.removeprefix("gs://").partition("/")
-        wanted = {"prefix": prefix or None, "soft_deleted": True, "fields": "items(name,size),nextPageToken"}
-        try:
-            return sum(int(blob.size) for blob in self._client.list_blobs(bucket, timeout=TIMEOUT, **wanted))
-        except (BadRequest, Forbidden, PreconditionFailed):
-            return None
 
     @typed_refusals
     def read_json(self, uri: str) -> StoredJSON | None:
@@ -250,17 +176,6 @@ class ArtifactsHook(GCSHook):
             self._bucket(bucket).blob(name).delete(timeout=TIMEOUT, if_generation_match=generation)
         except (NotFound, PreconditionFailed):
             self.log.debug("%s is gone already, or has been written again", uri)
-
-    def _metadata(self, field: str, bucket: str) -> Bucket | None:
-        from google.api_core.exceptions import Forbidden, NotFound
-
-        try:
-            return self._client.get_bucket(bucket, timeout=TIMEOUT)
-        except Forbidden:
-            return None
-        except NotFound as error:
-            fault = Fault(field, f"gs://{bucket}", "names a bucket that does not exist")
-            raise ConfigError([fault]) from error
 
     def _own_lost_answer(self, uri: str, data: Mapping[str, Any], write: str) -> int | None:
         # A write whose answer was lost is repeated by the client and then fails its own precondition. Equal content is

@@ -11,7 +11,8 @@ from airflow.providers.google.common.hooks.base_google import GoogleBaseAsyncHoo
 
 from airflow_tpu import settings
 from airflow_tpu.clients.endpoints import ConnectionOptions, parse_options
-from airflow_tpu.clients.tpu_api import APIEndpoint, Listing, TPUClient
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.clients.tpu_calls import APIEndpoint, Listing
 from airflow_tpu.clients.tpu_messages import OperationView
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import ConfigError, Fault

@@ -14,7 +14,8 @@ from airflow_tpu.hooks.tpu import CloudTPUHook
 from airflow_tpu.lifecycle.waits.reachability import Access
 
 if TYPE_CHECKING:
-    from airflow_tpu.clients.tpu_api import APIEndpoint, TPUClient
+    from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.clients.tpu_calls import APIEndpoint
     from airflow_tpu.core.run.trigger_context import TriggerContext
 
 T = TypeVar("T")

@@ -20,7 +20,8 @@ from airflow_tpu.core.tpu.spec import NODE, Phase, QueuedView, TPUView
 from airflow_tpu.errors import AccessDenied, RateLimited, ResourceNotFound, TransientError
 
 if TYPE_CHECKING:
-    from airflow_tpu.clients.tpu_api import Listing, TPUClient
+    from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.clients.tpu_calls import Listing
     from airflow_tpu.core.ledger.events import Opened
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.core.tpu.labels import RunKey

@@ -97,7 +97,7 @@ class RunRequest:
             bucket_locations=locations,
             paid_reason=self.conf.allow_paid_reason,
             ssh_keys=public_key_line(self.clients.access.login),
-            project_number=storage.project_number(self.grant.bucket),
+            project_number=storage.facts.project_number(self.grant.bucket),
             below=amounts_elsewhere(storage, locations, spec.region),
             rates=self.catalogue.transfer,
             artifacts_uri=self.conf.artifacts_uri,

@@ -87,7 +87,7 @@ class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
         billed = [Fault("project_id", run.grant.project_id, line) for line in uncovered(run.grant, inventory, now)]
         if billed:
             raise GrantViolation(billed, "what is alive outside the grant", consequence=BILLED)
-        for line in warnings(run.grant.bucket, run.clients.storage.retention(run.grant.bucket)):
+        for line in warnings(run.grant.bucket, run.clients.storage.facts.retention(run.grant.bucket)):
             self.log.warning("%s", line)
         lines = standing(run.grant, inventory, _usage(run, now), now)
         for line in lines:

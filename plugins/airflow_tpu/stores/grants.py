@@ -82,7 +82,8 @@ def _variable(key: str) -> str:
 def _object(uri: str, storage: ArtifactsHook | None) -> str:
     from google.api_core.exceptions import Forbidden, NotFound
 
-    from airflow_tpu.hooks.artifacts import ArtifactsHook, split_uri
+    from airflow_tpu.hooks.artifacts import ArtifactsHook
+    from airflow_tpu.hooks.bucket_facts import split_uri
 
     bucket, name = split_uri(uri)
     try:
@@ -124,7 +125,7 @@ def own_tables(folder: Path | None) -> dict[str, Path]:
 def bucket_locations(hook: ArtifactsHook, uris: Iterable[str]) -> dict[str, str | None]:
     """Location of the bucket behind each ``gs://`` URI, None where it may not be read; one request for each bucket."""
     buckets = {uri: uri.removeprefix("gs://").split("/", 1)[0] for uri in uris if uri.startswith("gs://")}
-    found = {name: hook.location(name) for name in dict.fromkeys(buckets.values())}
+    found = {name: hook.facts.location(name) for name in dict.fromkeys(buckets.values())}
     return {uri: found[name] for uri, name in buckets.items()}
 
 
@@ -133,7 +134,7 @@ def amounts_elsewhere(
 ) -> dict[str, StoredSize | None]:
     """How much lies below each URI whose bucket is not in the TPU's region; None where it may not be listed."""
     return {
-        uri: hook.amount(uri)
+        uri: hook.facts.amount(uri)
         for uri, location in locations.items()
         if location is not None and location.upper() != region.upper()
     }

@@ -9,7 +9,7 @@ from airflow_tpu.core.ledger.billable import StoredBytes
 from airflow_tpu.core.ledger.usage import Usage, fold
 from airflow_tpu.core.report.month import Month
 from airflow_tpu.core.report.month_files import report_files
-from airflow_tpu.hooks.artifacts import split_uri
+from airflow_tpu.hooks.bucket_facts import split_uri
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.store import Store
 
@@ -35,7 +35,7 @@ class ReportStore(Store):
     def stored(self) -> StoredBytes:
         """What is kept below the grant's prefix, and what was removed there and is billed until it is let go."""
         below = f"{self.root}/"
-        return StoredBytes(sum(info.size for info in self.hook.listing(below)), self.hook.soft_deleted(below))
+        return StoredBytes(sum(info.size for info in self.hook.listing(below)), self.hook.facts.soft_deleted(below))
 
     def write(self, usage: Usage, month: Month) -> list[str]:
         """Write the files of a month over those of an earlier try; the Markdown last, when what it shows is there.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from airflow_tpu.clients.clock import WALL, Clock
+from airflow_tpu.core.backoff import ExponentialBackoff
 from airflow_tpu.core.json_form import WRITERS
 from airflow_tpu.errors import TransientError, UnreadableObject
 from airflow_tpu.stores.documents import Document, content_of, reader
@@ -111,9 +112,9 @@ class Store:
         :raises TransientError: others were faster each time.
         :raises UnknownVersion: another release has written it.
         """
-        from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+        from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt
 
-        pauses = wait_random_exponential(multiplier=self.pause, max=LONGEST_PAUSE)
+        pauses = ExponentialBackoff(self.pause, LONGEST_PAUSE, jitter=1.0).strategy
         again = retry_if_exception_type(_Overtaken)
         tries = Retrying(retry=again, wait=pauses, stop=stop_after_attempt(self.tries), sleep=self.clock.sleep)
 

@@ -24,12 +24,12 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
         self, watch: Mapping[str, Any], target: Mapping[str, Any], unhealthy_since: float = 0.0, **kwargs: Any
     ) -> None:
         super().__init__(watch, **kwargs)
-        self.target = json_form.from_json(Target, target)
+        self.target = dict(target)
         self.unhealthy_since = unhealthy_since
 
     def carried(self) -> dict[str, Any]:
         """The target, and what the task has seen of it."""
-        return {"target": json_form.to_json(self.target), "unhealthy_since": self.unhealthy_since}
+        return {"target": self.target, "unhealthy_since": self.unhealthy_since}
 
     async def outcome(self) -> dict[str, Any]:
         """The instant it became READY, whose clock that is, and the host keys of its workers."""
@@ -38,7 +38,8 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
         access = await self.access()
         async with await self.hook().client() as client:
             policy = PollPolicy(self.watch.poll, self.watch.deadline, self.watch.began, self.watch.closing)
-            arrival, _ = await arrive(client, self.target, access, policy, UnhealthySince(self.unhealthy_since))
+            target = json_form.from_json(Target, self.target)
+            arrival, _ = await arrive(client, target, access, policy, UnhealthySince(self.unhealthy_since))
         return {
             "status": "ready",
             "node": str(arrival.view.name),
@@ -57,11 +58,11 @@ class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
 
     def __init__(self, watch: Mapping[str, Any], names: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(watch, **kwargs)
-        self.names = [ResourceName.parse(name) for name in names]
+        self.names = list(names)
 
     def carried(self) -> dict[str, Any]:
         """The names."""
-        return {"names": [str(name) for name in self.names]}
+        return {"names": self.names}
 
     async def outcome(self) -> dict[str, Any]:
         """Wait, delete again what has come back, and return how those incarnations ended."""
@@ -71,7 +72,8 @@ class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
         asked = Release([], [])
         async with await self.hook().client() as client:
             policy = PollPolicy(self.watch.poll, self.watch.deadline, self.watch.began)
-            await until_gone(client, self.watch.key, policy, asked, self.names)
+            names = [ResourceName.parse(name) for name in self.names]
+            await until_gone(client, self.watch.key, policy, asked, names)
         return {"status": "gone", "endings": json_form.to_json(asked.endings)}
 
     async def on_kill(self) -> None:

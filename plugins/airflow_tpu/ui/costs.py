@@ -16,8 +16,8 @@ def cost_of(snapshot: Snapshot, item: InventoryItem) -> Cell:
     """
     if not item.alive:
         return cell(DEAD, "holds quota until it is deleted", tone="warn")
-    if item.name in snapshot.paid:
-        opened = snapshot.opened[item.name.rpartition("/")[2]]
+    if item.name is not None and item.name in snapshot.paid:
+        opened = snapshot.opened[item.name.id]
         return cell(PAID, opened.paid_reason or "no reason was given", tone="bad")
     grant, assignment = snapshot.grant, snapshot.assignment
     if grant is None or assignment is None:

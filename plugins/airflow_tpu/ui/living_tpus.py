@@ -67,9 +67,9 @@ def living(snapshot: Snapshot) -> list[tuple[TPUView | QueuedView, InventoryItem
     """Every TPU once: nodes, and the queued resources that have no node yet."""
     if snapshot.project is None or snapshot.inventory is None:
         return []
-    views: dict[str, TPUView | QueuedView] = {str(view.name): view for view in snapshot.project.queued}
-    views |= {str(view.name): view for view in snapshot.project.nodes}
-    return [(views[item.name], item) for item in snapshot.inventory.items]
+    everything: list[TPUView | QueuedView] = [*snapshot.project.queued, *snapshot.project.nodes]
+    views = {view.name: view for view in everything}
+    return [(views[item.name], item) for item in snapshot.inventory.items if item.name]
 
 
 def tpus(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:

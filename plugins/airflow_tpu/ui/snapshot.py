@@ -15,6 +15,7 @@ from airflow_tpu.core.ledger.usage import Usage
 from airflow_tpu.core.run.expiry import LeaseState
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.identity import Airflows
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 
 GRANT, LIVE_TPUS, RECORDS, LEDGER = "grant", "live TPUs", "leases", "ledger"
@@ -59,10 +60,10 @@ class Snapshot:
         return assign(self.grant, self.inventory.items, self.paid)
 
     @cached_property
-    def paid(self) -> frozenset[str]:
+    def paid(self) -> frozenset[ResourceName]:
         """Names of the living TPUs whose bill was accepted."""
         items = self.inventory.items if self.inventory else ()
-        named = {item.name: self.opened.get(item.name.rpartition("/")[2]) for item in items if item.alive}
+        named = {item.name: self.opened.get(item.name.id) for item in items if item.alive and item.name}
         return frozenset(name for name, opened in named.items() if opened is not None and opened.allowance is None)
 
     @cached_property

@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 from google.cloud import tpu_v2
 
-from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.clients.tpu_api import TPUClient, offered
 from airflow_tpu.clients.tpu_messages import Stamp
 from airflow_tpu.core.tpu.labels import labels
 from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
@@ -173,7 +173,7 @@ async def test_no_host_key_before_the_boot(open_env: Open) -> None:
 
 async def test_offers_of_a_zone(client: TPUClient) -> None:
     """Types and runtime versions of a zone are listed, all pages."""
-    types, versions = await client.offered(ZONE)
+    types, versions = await offered(client, ZONE)
     assert "v2-8" in types
     assert "v5litepod-8" not in types
     assert versions

@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 from google.auth.credentials import AnonymousCredentials
 
-from airflow_tpu.clients.tpu_api import APIEndpoint, Listing, TPUClient
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.clients.tpu_calls import APIEndpoint, Listing
 from airflow_tpu.clients.tpu_list_cache import Fresh, nodes
 from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
 from airflow_tpu.core.tpu.spec import TPUView

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from airflow_tpu.clients.tpu_api import APIEndpoint, Listing, TPUClient
+from airflow_tpu.clients.tpu_api import TPUClient
+from airflow_tpu.clients.tpu_calls import APIEndpoint, Listing
 from airflow_tpu.clients.tpu_messages import Stamp
 from airflow_tpu.clients.tpu_retry import CallTiming
 from airflow_tpu.core.grant.authorize import Permit
@@ -68,7 +69,7 @@ class Overtaken(TPUClient):
 async def test_what_a_list_does_not_show_is_found_by_its_name(env: CloudEnv, client: TPUClient, queued: bool) -> None:
     """A try that sees empty lists adopts the TPU of its run all the same, and creates no second one."""
     first = await env.provisioner(client, env.order(queued), env.lease()).ensure()
-    async with Behind(client.endpoint, client.timing) as behind:
+    async with Behind(client.endpoint, client.calls.timing) as behind:
         again = await env.provisioner(behind, env.order(queued), env.lease()).ensure()
     assert again.node == first.node
     assert len(env.calls("CreateNode")) + len(env.calls("CreateQueuedResource")) == 1
@@ -76,7 +77,7 @@ async def test_what_a_list_does_not_show_is_found_by_its_name(env: CloudEnv, cli
 
 async def test_create_that_comes_late_deletes_its_tpu(env: CloudEnv, client: TPUClient) -> None:
     """An attempt that was overtaken while it requested a TPU deletes that TPU, and the ledger says so."""
-    async with Overtaken(client.endpoint, client.timing, env) as slow:
+    async with Overtaken(client.endpoint, client.calls.timing, env) as slow:
         with pytest.raises(LeaseLost, match="too late"):
             await env.provisioner(slow, env.order(), env.lease()).ensure()
     await until_gone(client, KEY, poll_policy())

@@ -141,9 +141,9 @@ def test_a_single_object_is_measured(env: CloudEnv, bucket: Make) -> None:
 def test_very_many_objects_are_not_all_counted(env: CloudEnv, bucket: Make) -> None:
     """A1: a listing that would take minutes ends early, and the amount is a lower bound."""
     bucket("EUROPE-WEST4")
-    assert env.storage.amount(FAR, limit=2) == StoredSize(2 * MIB, complete=False)
-    assert env.storage.amount(FAR) == StoredSize(3 * MIB)
-    assert env.storage.amount("gs://far-away") == StoredSize(4 * MIB)
+    assert env.storage.facts.amount(FAR, limit=2) == StoredSize(2 * MIB, complete=False)
+    assert env.storage.facts.amount(FAR) == StoredSize(3 * MIB)
+    assert env.storage.facts.amount("gs://far-away") == StoredSize(4 * MIB)
 
 
 def test_an_amount_that_may_not_be_listed_is_unknown(env: CloudEnv, bucket: Make) -> None:

@@ -110,7 +110,7 @@ def test_bucket_of_another_project_is_a_reason(env: CloudEnv) -> None:
     """The number that the grant was given for is compared with the bucket's, and a refusal names both."""
     number = "999999999999"
     env.cloud.call(lambda: env.cloud.cloud.storage.create_bucket("elsewhere", "US-CENTRAL1", number))
-    order = replace(env.order(), project_number=env.storage.project_number("elsewhere"))
+    order = replace(env.order(), project_number=env.storage.facts.project_number("elsewhere"))
     with pytest.raises(GrantViolation, match=rf"project_number = '{number}'.* nearest: {env.grant.project_number}"):
         order.permit(ProjectSnapshot((), (), ()), env.lease(), now())
 

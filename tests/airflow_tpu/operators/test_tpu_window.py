@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
 from airflow_tpu.core.run.trigger_context import TriggerContext, error_event
@@ -21,7 +19,7 @@ from airflow_tpu.stores.runs import RunStore
 from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
 from localcloud.rules.settings import Latencies
 from localcloud.testing import eventually
-from tests.airflow_tpu.cloud_env import BUCKET, KEY, ZONE, CloudEnv, now
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, ZONE, CloudEnv, context, now
 from tests.airflow_tpu.conftest import Open
 
 NO_CAPACITY: dict[str, Any] = {
@@ -50,12 +48,6 @@ def task(**form: Any) -> CloudTPUCreateOperator:
     return CloudTPUCreateOperator(
         task_id="create", conf={**asked, "provisioning": "node", **form}, deferrable=True, poll_interval=0.1
     )
-
-
-def context() -> Context:
-    """What a worker hands to the task."""
-    instance = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1, xcom_push=lambda **_: None)
-    return cast(Context, {"ti": instance})
 
 
 def closing(runs: RunStore) -> dt.datetime:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
-from airflow.sdk import Context
 
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.errors import LedgerError
@@ -18,7 +15,7 @@ from airflow_tpu.stores.grants import store_root
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.runs import RunStore
 from localcloud.testing import eventually
-from tests.airflow_tpu.cloud_env import BUCKET, KEY, ZONE, CloudEnv, now, poll_policy
+from tests.airflow_tpu.cloud_env import BUCKET, KEY, ZONE, CloudEnv, context, now, poll_policy
 
 CONF = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
 
@@ -36,7 +33,7 @@ async def damaged(env: CloudEnv, client: TPUClient) -> CloudEnv:
     return env
 
 
-CONTEXT = cast(Context, {"ti": SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1)})
+CONTEXT = context()
 
 
 def test_teardown_of_the_run_fails_after_its_delete(damaged: CloudEnv) -> None:

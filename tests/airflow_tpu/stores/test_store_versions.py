@@ -25,7 +25,10 @@ from airflow_tpu.lifecycle.release import abandon
 from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.stores.models import ModelStore
+from airflow_tpu.triggers.base import CloudTPUBaseTrigger
 from airflow_tpu.triggers.capacity import CloudTPUCapacityTrigger
+from airflow_tpu.triggers.run import CloudTPURunTrigger
+from airflow_tpu.triggers.tpu import CloudTPUGoneTrigger, CloudTPUReadyTrigger
 from airflow_tpu.ui.data import Loader
 from airflow_tpu.ui.living_tpus import orphans
 from localcloud.testing import eventually
@@ -220,10 +223,23 @@ def test_prune_leaves_a_manifest_of_another_release(env: CloudEnv) -> None:
     assert store.versions() == ["v3", "v1"]
 
 
-async def test_trigger_of_another_release_ends_with_an_error_that_a_retry_cures() -> None:
-    """The task's next try makes a trigger of its own release, which re-attaches."""
-    trigger = CloudTPUCapacityTrigger({"version": 2, "zone": ZONE}, {"what": "capacity", "since": 0, "resume_at": 0})
-    (event,) = [event async for event in trigger.run()]
+@pytest.mark.parametrize(
+    ("trigger", "carried"),
+    [
+        (CloudTPUCapacityTrigger, {"search": {"what": "capacity", "since": 0, "resume_at": 0}}),
+        (CloudTPUReadyTrigger, {"target": {"of_a_newer_release": True}}),
+        (CloudTPUGoneTrigger, {"names": ["of a newer release"]}),
+        (CloudTPURunTrigger, {"job": {"of_a_newer_release": True}}),
+    ],
+)
+async def test_trigger_of_another_release_ends_with_an_error_that_a_retry_cures(
+    trigger: type[CloudTPUBaseTrigger], carried: dict[str, Any]
+) -> None:
+    """A trigger reads its own arguments after the version; the next try makes one of its own release."""
+    made = trigger({"version": 2, "zone": ZONE}, **carried)
+    (event,) = [event async for event in made.run()]
     assert event.payload["error"] == TransientError.__name__
     assert "has version 2" in event.payload["details"]["message"]
-    assert trigger.serialize()[1]["watch"] == {"version": 2, "zone": ZONE}
+    arguments = made.serialize()[1]
+    assert arguments["watch"] == {"version": 2, "zone": ZONE}
+    assert {name: arguments[name] for name in carried} == carried

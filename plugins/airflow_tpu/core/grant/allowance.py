@@ -51,7 +51,10 @@ class Allowance:
         return 1 if self.unit == DEVICES else chips
 
     def to_json(self) -> dict[str, Any]:
-        """The row as the grant file has it."""
+        """Return the row as the grant file has it: with a type or a generation, whichever the letter names.
+
+        Not the form of :mod:`airflow_tpu.core.json_form`, which would always write both.
+        """
         kind = {"type": self.accelerator_type} if self.accelerator_type else {"generation": self.generation}
         return {"count": self.count, "unit": self.unit, "tier": str(self.tier), **kind, "zone": self.zone}
 

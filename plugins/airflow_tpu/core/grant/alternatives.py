@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from airflow_tpu.core.backoff import ExponentialBackoff
 from airflow_tpu.core.tpu.spec import Tier, region_of
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class CapacitySearch:
 
         :param first: seconds after the first round.
         """
-        return first * min(_GROWTH ** max(0, self.rounds - 1), _LONGEST_PAUSE)
+        return ExponentialBackoff(first, first * _LONGEST_PAUSE, factor=_GROWTH).pause(max(1, self.rounds))
 
 
 def alternatives(conf: RunConf, grant: Grant, catalogue: Catalogue) -> tuple[Alternative, ...]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from airflow_tpu.core.grant.allowance import DEVICES, Allowance
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import InventoryItem
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import Tier
 
 Pool = tuple[str, Tier]
@@ -116,7 +117,7 @@ def rows_for(grant: Grant, accelerator_type: str, zone: str, tier: Tier) -> list
     return sorted((row for row in mine if row.is_of(accelerator_type, parsed.generation)), key=_breadth)
 
 
-def assign(grant: Grant, items: Iterable[InventoryItem], paid: Collection[str] = ()) -> Assignment:
+def assign(grant: Grant, items: Iterable[InventoryItem], paid: Collection[ResourceName | None] = ()) -> Assignment:
     """Give every TPU to a row of the grant.
 
     :param items: TPUs and reservations, each once.
@@ -126,7 +127,7 @@ def assign(grant: Grant, items: Iterable[InventoryItem], paid: Collection[str] =
     places: dict[InventoryItem, RowUse] = {}
     uncovered, uncounted = [], []
     # The living first, since the dead are not billed; then by name, so that every reader sees the same.
-    for item in sorted(items, key=lambda one: (not one.alive, one.name in paid, one.name, one.node)):
+    for item in sorted(items, key=lambda one: (not one.alive, one.name in paid, str(one.name or one.id), one.node)):
         parsed = grant.generations.parse(item.accelerator_type)
         fitting = [uses[row] for row in rows_for(grant, item.accelerator_type, item.zone, item.tier)]
         if parsed is None:

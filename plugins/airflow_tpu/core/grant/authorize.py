@@ -65,7 +65,10 @@ class Permit:
         return "\n".join(lines + ([f"  accepted: {self.paid_reason}"] if self.paid_reason else []))
 
     def to_json(self) -> dict[str, Any]:
-        """The permit to show and record; it cannot be read back, because it holds for now only."""
+        """Return the permit as the XCom shows it: the allowance by its text, the TPU by the form of ``json_form``.
+
+        It is not that form itself, which could be read back: a permit holds for now only.
+        """
         return {
             "spec": json_form.to_json(self.spec),
             "allowance": self.allowance_text,

@@ -106,7 +106,11 @@ class Grant:
         return (local if local.time() else local.date()).isoformat()
 
     def to_json(self) -> dict[str, Any]:
-        """The mapping of a grant file; :meth:`parse` reads it back."""
+        """Return the mapping of a grant file; :meth:`parse` reads it back.
+
+        People write that file: it has the term as they write it and leaves out what is not set, so it is not the one
+        form of :mod:`airflow_tpu.core.json_form`, which holds every field under its own name.
+        """
         zone = {"timezone": self.timezone} if self.timezone else {}
         return {
             "project_id": self.project_id,

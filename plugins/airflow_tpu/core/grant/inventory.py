@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from airflow_tpu.core.tpu.labels import run_of
-from airflow_tpu.core.tpu.resource_name import ResourceName
+from airflow_tpu.core.tpu.resource_name import ResourceName, zone_of
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, Tier, TPUView
 
 LATEST = datetime.max.replace(tzinfo=UTC)
@@ -18,16 +18,17 @@ _DEAD = frozenset({Phase.LOST, Phase.FAILED})
 
 @dataclass(frozen=True)
 class InventoryItem:
-    """A node, or a queued resource without one.
+    """A node, a queued resource without one, or what a run has reserved and not yet created.
 
-    :param name: full resource name.
+    :param name: of the resource, None for a reservation.
     :param owner: digest of the run that owns it, None if this package did not make it.
     :param alive: False for preempted, failed and suspended ones: dead, but counted until they are deleted.
     :param node: id of the one that is meant where a queued resource waits for several nodes.
     :param since: when it was requested, by the API; the latest of all instants if the API does not say.
+    :param reserved_by: name of the run that a reservation is of.
     """
 
-    name: str
+    name: ResourceName | None
     accelerator_type: str
     tier: Tier
     zone: str
@@ -35,11 +36,12 @@ class InventoryItem:
     alive: bool = True
     node: str = ""
     since: datetime = LATEST
+    reserved_by: str = ""
 
     @property
     def id(self) -> str:
         """Short name, with the node where a queued resource waits for several."""
-        short = self.name.rpartition("/")[2]
+        short = self.name.id if self.name else f"reservation of {self.reserved_by}"
         return f"{short}/{self.node}" if self.node else short
 
     def __str__(self) -> str:
@@ -73,7 +75,7 @@ class Inventory:
 
     def is_unreachable(self, zone: str) -> bool:
         """Whether nothing is known of a zone."""
-        return zone in {name.rpartition("/")[2] for name in self.unreachable}
+        return zone in map(zone_of, self.unreachable)
 
     def of_others(self, owner: str) -> Inventory:
         """Without what a run itself holds: it is adopted or deleted, never doubled."""
@@ -81,8 +83,8 @@ class Inventory:
 
     def older_than(self, owner: str) -> Inventory:
         """Only what was requested before the newest TPU of a run; nothing if that is not here."""
-        newest = max(((item.since, item.name) for item in self.items if item.owner == owner), default=None)
-        older = (item for item in self.items if newest is not None and (item.since, item.name) < newest)
+        newest = max(((item.since, str(item.name)) for item in self.items if item.owner == owner), default=None)
+        older = (item for item in self.items if newest is not None and (item.since, str(item.name)) < newest)
         return replace(self, items=tuple(older))
 
 
@@ -90,7 +92,7 @@ def _of_node(node: TPUView, asked: Mapping[ResourceName, datetime | None]) -> In
     """One node; one that a queued resource has made was requested when that was."""
     made_by = asked.get(node.queued_resource) if node.queued_resource is not None else None
     return InventoryItem(
-        str(node.name),
+        node.name,
         node.accelerator_type,
         node.tier,
         node.zone,
@@ -103,9 +105,9 @@ def _of_node(node: TPUView, asked: Mapping[ResourceName, datetime | None]) -> In
 def _of_queued(request: QueuedView, node_id: str) -> InventoryItem:
     alive, one_of_several = request.phase not in _DEAD, node_id if len(request.node_ids) > 1 else ""
     owner = run_of(request.labels)
-    name, kind = str(request.name), request.accelerator_type
+    kind = request.accelerator_type
     since = request.created_at or LATEST
-    return InventoryItem(name, kind, request.tier, request.zone, owner, alive, one_of_several, since)
+    return InventoryItem(request.name, kind, request.tier, request.zone, owner, alive, one_of_several, since)
 
 
 def _missing(request: QueuedView, nodes: Iterable[TPUView]) -> list[str]:

@@ -47,8 +47,7 @@ class Reservation:
     @property
     def item(self) -> InventoryItem:
         """The reservation as the grant counts it: like the TPU that it is for."""
-        name = f"reservation of {self.run}"
-        return InventoryItem(name, self.accelerator_type, self.tier, self.zone, self.owner)
+        return InventoryItem(None, self.accelerator_type, self.tier, self.zone, self.owner, reserved_by=self.run)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_tpu.core.json_form import instant_from_json
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import ConfigError, Fault
 
 # Any version of the API: gcloud's alpha track calls v2alpha1, older tools v1.
@@ -36,17 +37,12 @@ class AuditEntry:
     """
 
     at: datetime
-    name: str
+    name: ResourceName
     is_create: bool
     is_last: bool
     error: str
     operation: str
     who: str
-
-    @property
-    def resource_id(self) -> str:
-        """Last part of the name; ours give a node and its queued resource the same."""
-        return self.name.rpartition("/")[2]
 
 
 def read_entries(text: str) -> list[AuditEntry]:
@@ -103,15 +99,15 @@ def _instant(text: str) -> datetime:
     return at
 
 
-def _name(payload: Mapping[str, Any], kind: str) -> str:
+def _name(payload: Mapping[str, Any], kind: str) -> ResourceName:
     """Full name. For a create some versions of the log give the parent, and the id is in the request."""
     name = str(payload["resourceName"])
     collection = _COLLECTIONS[kind]
     if f"/{collection}/" in name:
-        return name
+        return ResourceName.parse(name)
     request = payload["request"]
-    identifier = next(request[field] for field in _REQUEST_IDS[kind] if field in request)
-    return f"{name}/{collection}/{identifier}"
+    identifier = next((request[field] for field in _REQUEST_IDS[kind] if field in request), "")
+    return ResourceName.parse(f"{name}/{collection}/{identifier}")
 
 
 def _error(status: Mapping[str, Any] | None) -> str:

@@ -104,7 +104,7 @@ def reconcile(
 def _traces(entries: Iterable[AuditEntry]) -> dict[str, Trace]:
     traces: dict[str, Trace] = {}
     for entry in entries:
-        traces.setdefault(entry.resource_id, Trace()).add(entry)
+        traces.setdefault(entry.name.id, Trace()).add(entry)
     return traces
 
 

@@ -92,11 +92,9 @@ def _setup(bundle: Bundle) -> tuple[str, ...]:
 
 
 def _contract(conf: RunConf, accelerator: AcceleratorType, attempt: Attempt) -> dict[str, str]:
-    # The runner adds TRC_OUTPUT_DIR, TRC_CHECKPOINT_DIR, TRC_STOP_FILE, TRC_STOP_GRACE_SECS and TRC_RESUME. The prefix
-    # keeps clear of TPU_NAME, TPU_WORKER_ID and the like, which mean something to TensorFlow, JAX and libtpu.
+    # What only Airflow knows; the runner adds the rest (include/remote/supervisor/process_setup.py). The prefix keeps
+    # clear of TPU_NAME, TPU_WORKER_ID and the like, which mean something to TensorFlow, JAX and libtpu.
     return {
-        "TRC_RUN_ID": attempt.run_name,
-        "TRC_ATTEMPT": str(attempt.number),
         "TRC_WORKER_ID": "0",
         "TRC_WORKER_COUNT": str(accelerator.hosts),
         "TRC_ACCEL": "tpu",
@@ -105,7 +103,5 @@ def _contract(conf: RunConf, accelerator: AcceleratorType, attempt: Attempt) -> 
         "TRC_BASELINE_URI": attempt.baseline_uri,
         "TRC_SEED": str(conf.seed),
         "TRC_REVISION": conf.revision,
-        "TRC_DEADLINE": str(int(attempt.deadline.timestamp())),
         **attempt.dates.environment,
-        "PYTHONUNBUFFERED": "1",
     }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.tpu_messages import OperationView
+from airflow_tpu.core.backoff import ExponentialBackoff
 from airflow_tpu.core.run.expiry import Deletion, LeaseState, select_expired
 from airflow_tpu.core.tpu.identity import Airflows
 from airflow_tpu.core.tpu.labels import run_of
@@ -33,8 +34,8 @@ log = logging.getLogger(__name__)
 GONE_WITHIN = dt.timedelta(minutes=1)
 """How long a round waits for what it has deleted; what takes longer is closed by the next round."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
-"""Seconds between two looks."""
+_BACKOFF = ExponentialBackoff(first=0.25, longest=10.0)
+"""Pauses between two looks."""
 
 
 @dataclass
@@ -64,7 +65,10 @@ class Reaped:
     unknown: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """What a person looks for afterwards."""
+        """Return what a person looks for in the XCom afterwards: names, without the reasons, which the log has.
+
+        A summary that is never read back, so not the form of :mod:`airflow_tpu.core.json_form`.
+        """
         deleted = [str(deletion.name) for deletion in self.deleted]
         tidied = {"elsewhere": self.elsewhere, "closed": self.closed, "released": self.released}
         return {
@@ -186,10 +190,10 @@ async def what_is_left(client: TPUClient, snapshot: ProjectSnapshot, done: Reape
     :param done: what was deleted.
     """
     deleted = {deletion.name for deletion in done.deleted}
-    until, pause = client.clock.now() + GONE_WITHIN, _FIRST_PAUSE
+    until, looks = client.clock.now() + GONE_WITHIN, 0
     while True:
         left = await look_again(client, snapshot, deleted)
         if not deleted & left.names or client.clock.now() >= until:
             return left
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        looks += 1
+        await asyncio.sleep(_BACKOFF.pause(looks))

@@ -10,14 +10,13 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_tpu.clients.endpoints import ConnectionOptions
 from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.ssh import Timing, WorkerAddress
+from airflow_tpu.core.backoff import ExponentialBackoff
 from airflow_tpu.core.run.interruption import Reached
 from airflow_tpu.core.run.job import RunRef
 from airflow_tpu.core.run.log_lines import LineAssembler
@@ -57,7 +56,7 @@ WATCH_POLL = 2.0
 LAST_WORDS = 1.0
 """Seconds in which a run on a lost node may still say how it ended."""
 
-_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
+_BACKOFF = ExponentialBackoff(first=1.0, longest=15.0, jitter=0.5)
 
 
 @dataclass(frozen=True)
@@ -188,8 +187,8 @@ class Follower:
             raise DeadlineExceeded(f"the deadline {until} has passed and {self.job.node} does not answer") from error
         if now - self._silent_since > 2 * UNREACHABLE_LIMIT:
             raise error  # nor does the API
-        pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)] * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
         self._failures += 1
+        pause = _BACKOFF.pause(self._failures)
         wait = Wait(self._silent_since, min(until + OVERTIME, self._silent_since + UNREACHABLE_LIMIT))
         log.info("connection lost; the run continues, reconnecting (%s). %s", error, wait.line("an answer", now, pause))
         await asyncio.sleep(pause)
@@ -203,7 +202,7 @@ class Follower:
         try:
             view = await self.client.node(self.job.node)
             pinned = [old.host_key] if old.host_key else []
-            found = await worker_addresses(self.client, view, ConnectionOptions(ssh_port=old.port), pinned)
+            found = await worker_addresses(self.client, view, old.port, pinned)
         except (TransientError, RateLimited, ResourceNotFound):
             return False
         if not found or found[0] == old:

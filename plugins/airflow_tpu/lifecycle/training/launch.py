@@ -15,7 +15,7 @@ from airflow_tpu.core.run.plan import Attempt, plan_job
 from airflow_tpu.core.source.bundle import Bundle
 from airflow_tpu.core.source.selection import Source
 from airflow_tpu.errors import ConfigError, ConnectionFailed, Fault
-from airflow_tpu.hooks.artifacts import split_uri
+from airflow_tpu.hooks.bucket_facts import split_uri
 from airflow_tpu.lifecycle.training.follow import RunningJob
 from airflow_tpu.lifecycle.training.removed_objects import kept_seconds
 from airflow_tpu.lifecycle.waits.loss import living
@@ -77,7 +77,7 @@ async def locate(client: TPUClient, run: RunContext, record: RunRecord, node: Re
 
 async def _address(client: TPUClient, run: RunContext, record: RunRecord, view: TPUView) -> WorkerAddress:
     pinned = record.life(view.node_id).host_keys
-    addresses = await worker_addresses(client, view, run.clients.access.options, pinned)
+    addresses = await worker_addresses(client, view, run.clients.access.options.ssh_port, pinned)
     if not addresses:
         raise ConnectionFailed(f"{view.name} shows no address at the moment: it is being repaired or rebooted")
     return addresses[0]

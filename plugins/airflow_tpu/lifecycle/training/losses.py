@@ -13,7 +13,7 @@ from airflow_tpu.core.run.budget import counts
 from airflow_tpu.core.run.interruption import Interruption, Reached, SafeCheckpoint, lost_seconds
 from airflow_tpu.core.run.plan import checkpoints_uri
 from airflow_tpu.errors import TPUVanished
-from airflow_tpu.hooks.artifacts import split_uri
+from airflow_tpu.hooks.bucket_facts import split_uri
 from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.ledger.bucket_retention import warnings
-from airflow_tpu.hooks.artifacts import split_uri
+from airflow_tpu.hooks.bucket_facts import split_uri
 
 if TYPE_CHECKING:
     from airflow_tpu.lifecycle.run_context import RunContext
@@ -22,7 +22,7 @@ def kept_seconds(run: RunContext) -> int:
     :param run: clients and the form.
     """
     bucket, _ = split_uri(run.conf.artifacts_uri)
-    retention = run.clients.storage.retention(bucket)
+    retention = run.clients.storage.facts.retention(bucket)
     for line in warnings(bucket, retention):
         log.warning("%s", line)
     return retention.soft_delete_seconds if retention is not None else 0

@@ -118,7 +118,7 @@ async def arrive(
     :raises RemoteError: it answers and refuses the login.
     """
     arrival = await until_ready(client, target, policy, unhealthy)
-    addresses = await worker_addresses(client, arrival.view, access.options, target.host_keys)
+    addresses = await worker_addresses(client, arrival.view, access.options.ssh_port, target.host_keys)
     window_ends = min(policy.until, client.clock.now() + BOOT_WINDOW)
     boot = PollPolicy(min(_PAUSE, policy.poll), window_ends)
     reached = await asyncio.gather(*(_until_reached(client, target, address, access, boot) for address in addresses))
@@ -126,7 +126,7 @@ async def arrive(
 
 
 async def worker_addresses(
-    client: TPUClient, view: TPUView, options: ConnectionOptions, pinned: Sequence[str] = ()
+    client: TPUClient, view: TPUView, port: int, pinned: Sequence[str] = ()
 ) -> list[WorkerAddress]:
     """Address and host key of every worker.
 
@@ -135,7 +135,7 @@ async def worker_addresses(
 
     :param client: the Cloud TPU API.
     :param view: the node as it is now.
-    :param options: port of the connection's extra.
+    :param port: of the TPU VMs' SSH server.
     :param pinned: host key of each worker by an earlier login to this incarnation.
     """
     published = await _published(client, view)
@@ -148,7 +148,7 @@ async def worker_addresses(
                 worker,
                 view.node_id,
             )
-        found.append(WorkerAddress(endpoint.external or endpoint.internal, options.ssh_port, key))
+        found.append(WorkerAddress(endpoint.external or endpoint.internal, port, key))
     return found
 
 

@@ -16,6 +16,7 @@ from airflow_tpu.core.grant.allowance import Allowance
 from airflow_tpu.core.grant.assignment import Assignment, assign, rows_for
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import InventoryItem
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import Tier
 from tests.airflow_tpu.shipped import GENERATIONS
 
@@ -31,7 +32,7 @@ def row(count: int, unit: str = "chips", accelerator_type: str = "") -> Allowanc
 
 def tpu(name: str, kind: str, alive: bool = True, tier: Tier = Tier.SPOT, zone: str = ZONE) -> InventoryItem:
     """A TPU of the project."""
-    return InventoryItem(f"projects/p/locations/{zone}/nodes/{name}", kind, tier, zone, None, alive)
+    return InventoryItem(node_name("p", zone, name), kind, tier, zone, None, alive)
 
 
 def of(rows: Sequence[Allowance]) -> Grant:

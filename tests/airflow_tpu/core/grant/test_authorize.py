@@ -15,6 +15,7 @@ from airflow_tpu.core.grant.authorize import Permit, authorize
 from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, GrantViolation
 from tests.airflow_tpu.core.grant import two_rows
@@ -56,9 +57,7 @@ def accepting(grant: Grant, request: Request, now: datetime = NOW) -> Request:
 def items(count: int, kind: str = "v2-8", tier: Tier = Tier.ON_DEMAND, **more: Any) -> tuple[InventoryItem, ...]:
     """A colleague's nodes."""
     zone, owner = more.pop("zone", "us-central1-f"), more.pop("owner", None)
-    return tuple(
-        InventoryItem(f"projects/p/locations/z/nodes/n{i}", kind, tier, zone, owner, **more) for i in range(count)
-    )
+    return tuple(InventoryItem(node_name("p", zone, f"n{i}"), kind, tier, zone, owner, **more) for i in range(count))
 
 
 @pytest.mark.parametrize(

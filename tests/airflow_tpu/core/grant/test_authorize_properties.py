@@ -13,6 +13,7 @@ from airflow_tpu.core.grant.authorize import Permit, authorize
 from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import GrantError
 
@@ -34,7 +35,7 @@ tiers = st.sampled_from(list(Tier))
 held_items = st.lists(
     st.builds(
         InventoryItem,
-        st.just("projects/p/locations/z/nodes/n"),
+        st.just(node_name("p", "z", "n")),
         st.sampled_from(KINDS),
         tiers,
         st.sampled_from(ZONES),

@@ -17,6 +17,7 @@ from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.grant.reservations import RESERVATIONS_FORM, Reservation, Reservations
 from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import GrantUnknown, GrantViolation
 from tests.airflow_tpu.core.grant import two_rows
@@ -46,7 +47,7 @@ def many(count: int, **more: Any) -> Reservations:
 
 def item(entry: Reservation, **more: Any) -> InventoryItem:
     """The TPU that a reservation is for, once the API shows it."""
-    return replace(entry.item, name="projects/p/locations/z/nodes/n", **more)
+    return replace(entry.item, name=node_name("p", entry.zone, "n"), **more)
 
 
 @pytest.fixture

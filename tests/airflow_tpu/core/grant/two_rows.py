@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import InventoryItem
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import Tier
 from tests.airflow_tpu.shipped import GENERATIONS
 
@@ -23,6 +24,4 @@ def two_rows(local_grant: Grant, devices: int) -> Grant:
 
 def alive(count: int) -> tuple[InventoryItem, ...]:
     """Living spot v5litepod-8 of the project."""
-    return tuple(
-        InventoryItem(f"projects/p/locations/{ZONE}/nodes/n{n}", KIND, Tier.SPOT, ZONE, None) for n in range(count)
-    )
+    return tuple(InventoryItem(node_name("p", ZONE, f"n{n}"), KIND, Tier.SPOT, ZONE, None) for n in range(count))

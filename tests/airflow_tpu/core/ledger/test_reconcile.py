@@ -12,6 +12,7 @@ from airflow_tpu.core.ledger.audit_log import AuditEntry, read_entries
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
 from airflow_tpu.core.ledger.ledger_filter import LedgerFilter
 from airflow_tpu.core.ledger.reconcile import reconcile
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import ConfigError
 from tests.airflow_tpu.core.made_ledger import ASKED, NODE, closed, opened
 
@@ -152,7 +153,13 @@ def test_json_lines_and_lists_are_the_same() -> None:
     found = read_entries(lines)
     assert found == read_entries(json.dumps([other, *LIFE]))
     assert found[0] == AuditEntry(
-        ASKED + 0.1 * MINUTE, f"{PLACE}/nodes/{NODE}", True, False, "", f"CreateNode {NODE}", "anna@example.com"
+        ASKED + 0.1 * MINUTE,
+        ResourceName.parse(f"{PLACE}/nodes/{NODE}"),
+        True,
+        False,
+        "",
+        f"CreateNode {NODE}",
+        "anna@example.com",
     )
     assert read_entries("") == read_entries("[]") == []
 
@@ -167,6 +174,8 @@ def test_json_lines_and_lists_are_the_same() -> None:
         json.dumps([{**LIFE[0], "timestamp": "2026-11-27T12:00:00"}]),
         json.dumps([{"protoPayload": LIFE[0]["protoPayload"]}]),
         json.dumps([logged("CreateNode", 0, resourceName=PLACE)]),
+        json.dumps([logged("CreateNode", 0, resourceName=PLACE, request={})]),
+        json.dumps([logged("CreateNode", 0, resourceName="of/nodes/of")]),
     ],
 )
 def test_a_damaged_export_is_refused(text: str) -> None:

@@ -24,7 +24,7 @@ NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 
 def item(name: str = "n", zone: str = "us-central1-f", alive: bool = True, kind: str = "v2-8") -> InventoryItem:
     """An on-demand TPU of the project."""
-    return InventoryItem(f"projects/p/locations/{zone}/nodes/{name}", kind, Tier.ON_DEMAND, zone, None, alive)
+    return InventoryItem(node_name("p", zone, name), kind, Tier.ON_DEMAND, zone, None, alive)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,14 @@ def test_the_command_is_the_bundles_with_the_arguments_of_the_form(catalogue: Ca
     assert (job.working_dir, job.setup) == ("repo", ())
 
 
+def test_variables_that_the_machine_knows_are_left_to_it(catalogue: Catalogue) -> None:
+    """Run, attempt, deadline and unbuffered output are set on the TPU VM, from the job's own fields."""
+    job = planned(catalogue, BUNDLE)
+    assert (job.run_name, job.attempt, job.deadline) == ("run", 1, ATTEMPT.deadline.timestamp())
+    assert {"TRC_SEED", "TRC_ARTIFACTS_URI", "TRC_WORKER_COUNT"} <= job.environment.keys()
+    assert not {"TRC_RUN_ID", "TRC_ATTEMPT", "TRC_DEADLINE", "PYTHONUNBUFFERED"} & job.environment.keys()
+
+
 def test_every_attempt_gets_the_dates_of_its_run(catalogue: Catalogue) -> None:
     """The variables are there in a run without dates too, empty."""
     assert planned(catalogue, BUNDLE).environment["TRC_LOGICAL_DATE"] == ""

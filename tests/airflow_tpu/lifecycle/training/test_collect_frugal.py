@@ -76,7 +76,7 @@ async def test_no_object_is_rewritten_while_a_script_prints(env: CloudEnv, clien
     below = f"gs://{BUCKET}/runs/"
     collected = await collect(client, work, work.stores.runs.read(KEY), f"{below}{KEY.name}/attempt-1")
     assert "log.txt" in {file.path for file in collected.manifest.files}
-    assert work.clients.storage.soft_deleted(below) == 0
+    assert work.clients.storage.facts.soft_deleted(below) == 0
     name = f"runs/{KEY.name}/attempt-1/log.txt"
     work.clients.storage.get_conn().bucket(BUCKET).blob(name).upload_from_string("once more")
-    assert work.clients.storage.soft_deleted(below)
+    assert work.clients.storage.facts.soft_deleted(below)

@@ -223,7 +223,9 @@ async def test_trigger_hands_the_keys_on_and_keeps_to_them(env: CloudEnv, client
 async def test_key_that_the_api_publishes_later_counts(env: CloudEnv, client: TPUClient) -> None:
     """Maintenance may give a worker another key: the API says so, and it is believed more than an earlier login."""
     (published,) = await worker_keys(env, client)
-    (address,) = await worker_addresses(client, await client.node(NODE), env.access.options, ["ssh-ed25519 AAAA"])
+    (address,) = await worker_addresses(
+        client, await client.node(NODE), env.access.options.ssh_port, ["ssh-ed25519 AAAA"]
+    )
     assert address.host_key == published
 
 

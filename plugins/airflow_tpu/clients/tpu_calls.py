@@ -1,0 +1,140 @@
+"""One call of the Cloud TPU API: where it goes, how long it may take, and which error of ours it ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from airflow_tpu.clients.tpu_messages import OperationView, to_operation_view
+from airflow_tpu.clients.tpu_retry import CallTiming, retries, translated
+from airflow_tpu.core.tpu.resource_name import location, zone_of
+from airflow_tpu.errors import ResourceNotFound
+
+if TYPE_CHECKING:
+    from google.auth.credentials import Credentials
+    from google.cloud import tpu_v2
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class APIEndpoint:
+    """Address and credentials of the API.
+
+    :param project_id: the project.
+    :param credentials: Google credentials, anonymous ones for a local endpoint.
+    :param address: ``host:port`` that replaces Google's own; empty means Google.
+    :param insecure: plaintext instead of TLS.
+    """
+
+    project_id: str
+    credentials: Credentials = field(repr=False)
+    address: str = ""
+    insecure: bool = False
+
+
+@dataclass(frozen=True)
+class Listing(Generic[T]):
+    """Items of a list call, and the zones that did not answer: an empty list is not proof of nothing."""
+
+    items: tuple[T, ...]
+    unreachable: tuple[str, ...] = ()
+
+
+def connect(endpoint: APIEndpoint) -> tpu_v2.TpuAsyncClient:
+    """Build Google's own client; a local endpoint differs in its channel only."""
+    import grpc
+    from google.api_core.client_options import ClientOptions
+    from google.cloud.tpu_v2 import TpuAsyncClient
+    from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcAsyncIOTransport
+
+    if not endpoint.address:
+        return TpuAsyncClient(credentials=endpoint.credentials)
+
+    def transport(**kwargs: Any) -> TpuGrpcAsyncIOTransport:
+        if endpoint.insecure:
+            # The callable is handed credentials and TLS options, and uses neither.
+            kwargs["channel"] = lambda *_args, **_kwargs: grpc.aio.insecure_channel(endpoint.address)
+        return TpuGrpcAsyncIOTransport(**kwargs)
+
+    return TpuAsyncClient(
+        credentials=endpoint.credentials,
+        transport=transport,
+        client_options=ClientOptions(api_endpoint=endpoint.address),
+    )
+
+
+class TPUCalls:
+    """Knows endpoint, bounds and errors of a call, and nothing of what is called.
+
+    :param endpoint: address and credentials of the API.
+    :param timing: bounds of each call.
+    """
+
+    def __init__(self, endpoint: APIEndpoint, timing: CallTiming) -> None:
+        self.endpoint = endpoint
+        self.timing = timing
+        self._client: tpu_v2.TpuAsyncClient | None = None
+
+    def open(self, client: tpu_v2.TpuAsyncClient) -> None:
+        """Make calls through Google's client from now on."""
+        self._client = client
+
+    async def close(self) -> None:
+        """Close the channel; harmless if it was never opened."""
+        if self._client is not None:
+            await self._client.transport.close()
+
+    @property
+    def client(self) -> tpu_v2.TpuAsyncClient:
+        """Google's client; only while it is open."""
+        if self._client is None:
+            raise RuntimeError("TPUClient is used outside of 'async with'")
+        return self._client
+
+    def parent(self, zone: str = "-") -> str:
+        """``projects/P/locations/ZONE``; ``-`` stands for every zone."""
+        return location(self.endpoint.project_id, zone)
+
+    async def call(self, method: Callable[..., Any], resource: object, repeat: bool = True, **kwargs: Any) -> Any:
+        """Call a method.
+
+        :param method: of Google's client.
+        :param resource: what the call is about, for the message of an error.
+        :param repeat: whether a call whose answer was lost may be made once more.
+        :param kwargs: the request, or its fields.
+        :raises TPUError: the leaf of our tree that the error is.
+        """
+        retry = retries(self.timing) if repeat else None
+        with translated(str(resource)):
+            return await method(**kwargs, timeout=self.timing.answer, retry=retry)
+
+    async def delete(self, method: Callable[..., Any], resource: object, **kwargs: Any) -> OperationView | None:
+        """Call a method that deletes; None when the resource is gone already."""
+        try:
+            call = await self.call(method, resource, **kwargs)
+        except ResourceNotFound:
+            return None
+        return to_operation_view(call.operation)
+
+    async def listing(self, method: Callable[..., Any], request: Any, convert: Callable[[Any], T]) -> Listing[T]:
+        """Call a method that lists, all pages.
+
+        :param convert: from an item of the answer to one of the listing.
+        """
+        pager = await self.call(method, "list", request=request)
+        items: list[T] = []
+        unreachable: set[str] = set()
+        with translated("list"):
+            async for page in pager.pages:
+                unreachable.update(map(zone_of, getattr(page, "unreachable", ())))
+                items.extend(convert(item) for item in _items(page))
+        return Listing(tuple(items), tuple(sorted(unreachable)))
+
+
+def _items(page: Any) -> Any:
+    for name in ("nodes", "queued_resources", "accelerator_types", "runtime_versions"):
+        if hasattr(page, name):
+            return getattr(page, name)
+    raise TypeError(f"unknown page {type(page).__name__}")
