@@ -12,6 +12,7 @@ from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.consequences import DELETED, stated
 from airflow_tpu.core.ledger.events import Closed
+from airflow_tpu.core.tpu.spec import Phase
 from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted, noted_ends, settled
@@ -23,7 +24,9 @@ from airflow_tpu.lifecycle.waits.polling import PollPolicy, within
 
 if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_api import TPUClient
+    from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.core.tpu.resource_name import ResourceName
+    from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
     from airflow_tpu.lifecycle.run_context import RunContext
     from airflow_tpu.lifecycle.waits.polling import Waiting
 
@@ -107,8 +110,25 @@ def _save(run: RunContext) -> None:
         log.warning("deleting the TPU although what no task has copied could not be saved: %s", error)
 
 
+def _announce(run: RunContext, snapshot: ProjectSnapshot) -> None:
+    """Note what is deleted before it is: this try may be killed between the delete and the note of the end."""
+    alive = {item.name.id for item in snapshot.all_ours(run.key) if item.phase not in (Phase.DELETING, Phase.LOST)}
+
+    def begun(record: RunRecord) -> RunRecord:
+        for node_id in alive & {record.node_id, *record.lives}:
+            record = record.with_life(node_id, deleting=True)
+        return record
+
+    try:
+        run.stores.runs.amend(run.key, begun)
+    except cloud_failures() as error:
+        log.warning("deleting the TPU although the lease cannot be written: %s", error)
+
+
 async def _ask(client: TPUClient, run: RunContext, names: Iterable[ResourceName]) -> Release:
-    asked = await delete_seen(client, await look_again(client, await take_snapshot(client), names), run.key)
+    snapshot = await look_again(client, await take_snapshot(client), names)
+    _announce(run, snapshot)
+    asked = await delete_seen(client, snapshot, run.key)
     for ending in asked.endings:
         log.info("deleting %s (%s)", ending.node_id, ending.reason)
     return asked

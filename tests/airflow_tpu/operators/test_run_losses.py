@@ -192,14 +192,19 @@ def test_next_attempt_forgets_why_the_last_one_ended(training: Training) -> None
 
 
 def test_run_that_ends_by_itself_is_finished_for_its_tpu(training: Training) -> None:
-    """Under maintenance when it is deleted, and even gone by then, the TPU has done what it was asked for."""
+    """Under maintenance when it is deleted, the TPU has done its work; gone before that, it vanished."""
     result = {"exit_code": 1, "started_at": now().timestamp() - 30, "ended_at": now().timestamp()}
     with pytest.raises(RunFailed):
         training.wake({"status": "finished", "result": result})
     (opened,) = training.ledger.open_records(KEY)
-    for seen in (replace(AT_LAST, reason=EndReason.FAILED), replace(AT_LAST, reason=EndReason.DELETED), None):
-        event = closing(opened, training.runs.read(KEY), seen, now())
-        assert (event.end_reason, event.lost_seconds) == (EndReason.FINISHED, 0.0)
+    record = training.runs.read(KEY)
+    event = closing(opened, record, replace(AT_LAST, reason=EndReason.FAILED), now())
+    assert (event.end_reason, event.lost_seconds) == (EndReason.FINISHED, 0.0)
+    for seen, reason in ((replace(AT_LAST, reason=EndReason.DELETED), EndReason.DELETED), (None, EndReason.VANISHED)):
+        assert closing(opened, record, seen, now()).end_reason is reason
+        assert closing(opened, record, seen, now()).lost_seconds == 0.0
+        ours = closing(opened, record.with_life(NODE_ID, deleting=True), seen, now())
+        assert ours.end_reason is EndReason.FINISHED
 
 
 @pytest.mark.parametrize(

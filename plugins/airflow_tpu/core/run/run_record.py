@@ -32,6 +32,7 @@ class Life:
     :param cause: what the last attempt on it came to for the TPU, as the task knows that saw it end; None while it
         runs. It counts before what the API shows of the TPU afterwards.
     :param lost_seconds: work that the end of that attempt has lost, None if unknown.
+    :param deleting: the teardown of the run has begun to delete it: gone after that, it did not vanish.
     """
 
     ready_at: dt.datetime | None = None
@@ -46,6 +47,7 @@ class Life:
     host_keys: tuple[str, ...] = ()
     cause: EndReason | None = None
     lost_seconds: float | None = None
+    deleting: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ class RunRecord:
 
     def next_attempt(self, node_id: str, at: dt.datetime | None = None) -> RunRecord:
         """The record with one more start of the user's process, on this node, at this instant."""
-        started = self.with_life(node_id, began_at=at, cause=None, lost_seconds=None)
+        started = self.with_life(node_id, began_at=at, cause=None, lost_seconds=None, deleting=False)
         return replace(started, attempt=self.attempt + 1, attempt_node=node_id, attempt_at=at)
 
     def life(self, node_id: str) -> Life:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 NEWS = frozenset({EndReason.FINISHED, EndReason.FAILED, EndReason.PREEMPTED})
 """What a later look may tell that changes an end: the TPU was alive again. Any other is the trace of our own delete."""
 
+_FOREIGN = frozenset({EndReason.VANISHED, EndReason.DELETED})
+"""Ends that look the same whether a process of ours, which died before it could note that, or a stranger deleted it."""
+
 
 @dataclass(frozen=True)
 class IncarnationEnd:
@@ -81,13 +84,15 @@ def reason_of(life: Life, seen: EndReason) -> EndReason:
     """Why an incarnation ended: what its run came to, before what the API showed of the TPU afterwards.
 
     A host that was given up is READY when it is deleted, and a TPU whose run has ended well may be under maintenance
-    by then. Only a preemption is Google's own act and stays one.
+    by then. A preemption is Google's own act and stays one, and so does an end that no teardown of ours has begun.
 
     :param life: what is known of the incarnation.
     :param seen: the reason by the state of its node.
     """
     if seen is EndReason.NEVER_READY and life.ready_at is not None:
         seen = EndReason.FAILED  # it was on its way back
+    if seen in _FOREIGN:
+        return (life.cause or EndReason.FINISHED) if life.deleting else seen
     return seen if life.cause is None or seen is EndReason.PREEMPTED else life.cause
 
 
@@ -98,7 +103,7 @@ def alive_again(record: RunRecord, node_id: str) -> RunRecord:
     :param node_id: the incarnation.
     """
     # While the delete was under way nothing was charged: its READY time is no longer known to the second.
-    return record.with_life(node_id, source=TimeSource.OBSERVED, ended_at=None, end_reason=None)
+    return record.with_life(node_id, source=TimeSource.OBSERVED, ended_at=None, end_reason=None, deleting=False)
 
 
 def noted_ends(record: RunRecord | None) -> list[IncarnationEnd]:
