@@ -13,11 +13,11 @@ from urllib.parse import quote
 import psutil
 
 from airflow_tpu.core.run.run_record import RUN_RECORD_FORM
-from airflow_tpu.core.tpu.identity import VARIABLE
 from airflow_tpu.core.tpu.labels import RunKey
 from localcloud.testing import BackgroundCloud, eventually
 from localcloud.tpu_api.audit import entries
 from tests.airflow.stack import Stack
+from tests.airflow_tpu.identities import AIRFLOW
 from tests.compose.rest import Client
 from tests.dags.evidence import BUCKET, bucket, check_span, ready_spans
 
@@ -169,8 +169,7 @@ class TrainingRun:
     @property
     def key(self) -> RunKey:
         """What every name is derived from."""
-        airflow = self.client.call(f"/api/v2/variables/{VARIABLE}")["value"]
-        return RunKey(airflow, self.dag, self.name)
+        return RunKey(AIRFLOW, self.dag, self.name)
 
     def starts(self) -> list[str]:
         """Every copy of the training that has ever begun."""

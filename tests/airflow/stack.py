@@ -13,11 +13,13 @@ from types import TracebackType
 
 import psutil
 
+from airflow_tpu.core.tpu.identity import VARIABLE
 from localcloud.testing import eventually
 from scripts.processes import MARK, bears, marked
 from scripts.wait_healthy import PARTS, get
 from tests.airflow.database import postgresql, redis
 from tests.airflow.settings import PASSWORD, PRELOAD, Servers, environment, furnish
+from tests.airflow_tpu.identities import AIRFLOW
 from tests.compose.rest import Client, log_in
 from tests.scripts.whole_chain import free_port
 
@@ -113,8 +115,10 @@ class Stack:
             )
 
     def _migrate(self) -> None:
-        code = self._run(["db", "migrate"], "migrate", self._environment).wait(BOOT_SECONDS)
-        assert code == 0, self.log("migrate")[-3000:]
+        """Make the database, with the identity from which a test derives names before the first task has run."""
+        for arguments in (["db", "migrate"], ["variables", "set", VARIABLE, AIRFLOW]):
+            code = self._run(arguments, "migrate", self._environment).wait(BOOT_SECONDS)
+            assert code == 0, self.log("migrate")[-3000:]
 
     def _missing(self) -> list[str]:
         ended = [name for name, process in self._processes.items() if process.poll() is not None]

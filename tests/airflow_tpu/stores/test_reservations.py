@@ -25,13 +25,15 @@ from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.errors import GrantUnknown, GrantViolation, TransientError
 from airflow_tpu.hooks.artifacts import ArtifactsHook
+from airflow_tpu.lifecycle.connections import Connections
 from airflow_tpu.lifecycle.ends.forgotten import release_forgotten
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, take_snapshot
+from airflow_tpu.lifecycle.run_context import GrantContext
 from airflow_tpu.lifecycle.waits.target import Target
 from airflow_tpu.stores.reservations import ReservationStore
 from airflow_tpu.stores.runs import RunStore
 from tests.airflow_tpu.cloud_env import BUCKET, KEY, ROOT, SHARED_ROOT, ZONE, CloudEnv, now
-from tests.airflow_tpu.identities import AIRFLOW
+from tests.airflow_tpu.identities import AIRFLOW, OTHER_AIRFLOW
 
 NOBODY = ProjectSnapshot((), (), ())
 ON_DEMAND: dict[str, Any] = {"tier": Tier.ON_DEMAND}  # 5 devices in the grant
@@ -105,6 +107,21 @@ def test_runs_that_create_at_once_stay_inside_the_grant(env: CloudEnv) -> None:
     targets = [outcome for outcome in at_once(10, create) if isinstance(outcome, Target)]
     assert len(targets) == 5
     assert set(env.nodes()) == {target.node_id for target in targets}
+
+
+def test_two_airflows_with_prefixes_of_their_own_share_the_reservations(env: CloudEnv) -> None:
+    """Of two that ask for the last of five devices in the same second one is refused, although neither shows yet."""
+    for number in range(4):
+        reserve(env, record_of(number), **ON_DEMAND)
+
+    def ask(number: int) -> Permit:
+        grant = dataclasses.replace(env.grant, prefix=("anna", "bert")[number])
+        stores = GrantContext(Connections(), grant).stores
+        key = RunKey((AIRFLOW, OTHER_AIRFLOW)[number], "nightly", "scheduled__1")
+        record = stores.runs.acquire(key, ZONE, now() + dt.timedelta(hours=1))
+        return env.order(**ON_DEMAND).reserve(stores.reservations, NOBODY, record, now())
+
+    assert sorted(type(outcome).__name__ for outcome in at_once(2, ask)) == ["GrantViolation", "Permit"]
 
 
 def test_repeated_take_is_the_same_reservation(env: CloudEnv) -> None:
