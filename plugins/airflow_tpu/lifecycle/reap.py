@@ -54,7 +54,7 @@ def reap(grant: GrantContext, run_state: RunState, airflow: str) -> Reaped:
     note(stores, done)
     left = tpu.run(lambda client: what_is_left(client, snapshot, done))
     done.closed = close_forgotten(stores, states, left, opened.values, done.endings)
-    done.released = release_forgotten(stores.reservations, reserved, states, left)
+    done.released = release_forgotten(stores.reservations, reserved.of_airflow(airflow), states, left)
     forget_runs(stores.runs, states, left)
     done.tell()
     return done
@@ -85,5 +85,6 @@ def states_of(listed: Contents[RunRecord], run_state: RunState, airflow: str) ->
     for record in listed.values:
         is_ours = record.key.airflow == airflow
         state = run_state(record.key.dag_id, record.key.run_id) if is_ours else None
-        found[record.key.digest] = LeaseState(record.key.digest, record.lease.expires_at, state, record.lease.token)
+        digest, lease = record.key.digest, record.lease
+        found[digest] = LeaseState(digest, lease.expires_at, state, lease.token, is_ours)
     return found

@@ -137,6 +137,26 @@ async def test_tpu_of_another_airflow_is_reported_by_name_and_never_touched(
     assert [event.node_id for event in stores.ledger.open_records(theirs)] == [theirs.node_id(1)]
 
 
+@pytest.mark.parametrize("prefix", ["airflow-tpu", "bert"])
+async def test_reservation_and_record_of_another_airflow_are_left_to_its_own_reaper(
+    env: CloudEnv, client: TPUClient, prefix: str
+) -> None:
+    """Its run has reserved, or lost its TPU a moment ago: as long as its lease holds, only its own reaper tidies up."""
+    theirs, bert = RunKey(OTHER_AIRFLOW, KEY.dag_id, KEY.run_id), replace(env.grant, prefix=prefix)
+    stores, order = GrantContext(Connections(), bert).stores, env.order()
+    record = stores.runs.acquire(theirs, ZONE, now() + dt.timedelta(hours=1))
+    target = await Provisioner(client, stores, order, record).ensure()
+    view = (await until_ready(client, target, poll_policy())).view
+    stores.runs.update(stores.runs.read(theirs), lambda found: found.with_life(view.node_id, ready_at=now()))
+    await client.delete_node(view.name)
+    eventually(env.nodes, lambda nodes: not nodes)
+    ours = await asyncio.to_thread(reap, GrantContext(Connections(), env.grant), lambda *_: "failed", AIRFLOW)
+    assert (ours.closed, ours.released) == ([], [])
+    assert [entry.airflow for entry in env.reservations.read().entries] == [OTHER_AIRFLOW]
+    done = await asyncio.to_thread(reap, GrantContext(Connections(), bert), lambda *_: "failed", OTHER_AIRFLOW)
+    assert (done.closed, done.released) == ([theirs.node_id(1)], [theirs.name])
+
+
 async def test_tpu_of_unknown_origin_is_not_ours(env: CloudEnv, client: TPUClient) -> None:
     """A TPU of this package without an identity, or with another one, stays, although it carries a run of ours."""
     stamp = LeaseStamp("token", now() - dt.timedelta(hours=1), 1)

@@ -27,7 +27,7 @@ from airflow_tpu.stores.grants import load_catalogue
 from airflow_tpu.stores.reservations import ReservationStore
 from airflow_tpu.stores.runs import RunStore
 from tests.airflow_tpu.cloud_env import BUCKET, FORM, CloudEnv, context, now
-from tests.airflow_tpu.identities import AIRFLOW
+from tests.airflow_tpu.identities import AIRFLOW, OTHER_AIRFLOW
 
 KEYS = [RunKey(AIRFLOW, "tpu_train", f"run {number}") for number in range(6)]
 
@@ -142,7 +142,7 @@ def walked(run: Run, runs: RunStore) -> None:
 def use_up_what_it_found(reservations: ReservationStore) -> None:
     """Others take all chips of that row."""
     others = Reservation(
-        "others", "others", "v5litepod-64", Tier.SPOT, SEARCHED.zone, 64, now() + dt.timedelta(hours=1)
+        "others", OTHER_AIRFLOW, "others", "v5litepod-64", Tier.SPOT, SEARCHED.zone, 64, now() + dt.timedelta(hours=1)
     )
     reservations.take(others, lambda _: cast(Permit, None))
 

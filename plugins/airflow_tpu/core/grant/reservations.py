@@ -26,12 +26,14 @@ class Reservation:
     """What one run has taken.
 
     :param owner: digest of the run.
+    :param airflow: identity of its Airflow, whose reaper alone gives back what the run has left.
     :param run: name of the run, for people.
     :param chips: chips it takes.
     :param expires_at: aware instant from which it no longer counts, the end of the run's lease.
     """
 
     owner: str
+    airflow: str
     run: str
     accelerator_type: str
     tier: Tier
@@ -42,7 +44,7 @@ class Reservation:
     @classmethod
     def of(cls, key: RunKey, spec: TPUSpec, chips: int, expires_at: datetime) -> Reservation:
         """The reservation of a run for one TPU."""
-        return cls(key.digest, key.name, spec.accelerator_type, spec.tier, spec.zone, chips, expires_at)
+        return cls(key.digest, key.airflow, key.name, spec.accelerator_type, spec.tier, spec.zone, chips, expires_at)
 
     @property
     def item(self) -> InventoryItem:
@@ -59,6 +61,10 @@ class Reservations:
     def of(self, owner: str) -> Reservation | None:
         """The reservation of a run."""
         return next((entry for entry in self.entries if entry.owner == owner), None)
+
+    def of_airflow(self, identity: str) -> Reservations:
+        """Those of the runs of one Airflow."""
+        return Reservations(tuple(entry for entry in self.entries if entry.airflow == identity))
 
     def taken(self, wanted: Reservation, now: datetime) -> Reservations:
         """Add one, which replaces the older one of the same run; drop what has expired."""

@@ -35,12 +35,14 @@ class LeaseState:
     :param expires_at: end of its right.
     :param run_state: state of the DAG run, empty when Airflow no longer knows it, None when it could not be asked.
     :param token: of the attempt that held it before the DAG run was asked for.
+    :param is_ours: whether it is of a run of this Airflow; the state of any other is never known.
     """
 
     run: str
     expires_at: dt.datetime
     run_state: str | None
     token: str = ""
+    is_ours: bool = True
 
     @property
     def run_is_over(self) -> bool:

@@ -11,6 +11,8 @@ from airflow_tpu.lifecycle.ends.records import closing
 from airflow_tpu.stores.runs import left_alone
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from airflow_tpu.core.grant.reservations import Reservations
     from airflow_tpu.core.ledger.events import Opened
     from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
@@ -44,7 +46,7 @@ def close_forgotten(
     now, closed = stores.ledger.clock.now(), []
     for event in records:
         record = known.get(event.run)
-        if record is None and event.run in unknown:
+        if (record is None and event.run in unknown) or _is_held_elsewhere(states.get(event.run), now):
             continue
         is_gone = event.node_id not in alive and not snapshot.is_silent(event.zone)
         is_gone = is_gone and not _may_be_coming(event, record, states.get(event.run), snapshot)
@@ -52,6 +54,11 @@ def close_forgotten(
             stores.ledger.close(event, closing(event, record, ended.get(event.node_id), now))
             closed.append(event.node_id)
     return closed
+
+
+def _is_held_elsewhere(state: LeaseState | None, now: dt.datetime) -> bool:
+    """Whether a run of another Airflow has the right to the TPU: that one knows better how it ended."""
+    return state is not None and not state.is_ours and state.expires_at > now
 
 
 def _may_be_coming(
@@ -72,7 +79,7 @@ def release_forgotten(
 ) -> list[str]:
     """Give back what runs without a right or without an end have reserved; what has a TPU waits for its delete.
 
-    :param reserved: read *before* the leases: a record is taken before its reservation.
+    :param reserved: by runs of this Airflow, read *before* the leases: a record is taken before its reservation.
     :return: names of the runs.
     """
     now, living = store.clock.now(), snapshot.runs
