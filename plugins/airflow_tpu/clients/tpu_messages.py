@@ -118,7 +118,7 @@ def to_view(node: tpu_v2.Node) -> TPUView:
         state=_enum_name(node.state),
         health=_enum_name(node.health),
         health_text=node.health_description.strip(),
-        accelerator_type=node.accelerator_type,
+        accelerator_type=_type_of(node),
         tier=_tier(node.scheduling_config),
         labels=dict(node.labels),
         created_at=to_instant(node.create_time),
@@ -144,12 +144,18 @@ def to_queued_view(queued: tpu_v2.QueuedResource) -> QueuedView:
         node_ids=tuple(node_id for spec in specs for node_id in _node_ids(spec, name.id)),
         labels=dict(first.labels) if first else {},
         # Nodes of several types are no type of the catalogue, so their chips count as unknown, not as those of one.
-        accelerator_type=" + ".join(dict.fromkeys(spec.node.accelerator_type for spec in specs)),
+        accelerator_type=" + ".join(dict.fromkeys(_type_of(spec.node) for spec in specs)),
         tier=Tier.SPOT if "spot" in queued else _tier(first.scheduling_config if first else None),
         initiator=_enum_name(queued.state.state_initiator),
         created_at=to_instant(queued.create_time),
         valid_until=to_instant(queued.queueing_policy.valid_until_time),
     )
+
+
+def _type_of(node: tpu_v2.Node) -> str:
+    """Return the type of a node, as generation and topology if it was asked for so."""
+    config = node.accelerator_config
+    return node.accelerator_type or (f"{_enum_name(config.type_)} {config.topology}" if config.topology else "")
 
 
 def _node_ids(spec: tpu_v2.QueuedResource.Tpu.NodeSpec, queued_id: str) -> list[str]:

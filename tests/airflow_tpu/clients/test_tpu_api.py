@@ -9,6 +9,7 @@ from google.cloud import tpu_v2
 
 from airflow_tpu.clients.tpu_api import TPUClient, offered
 from airflow_tpu.clients.tpu_messages import Stamp
+from airflow_tpu.core.grant.assignment import assign
 from airflow_tpu.core.tpu.labels import labels
 from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, Tier
@@ -85,6 +86,19 @@ async def test_multislice_counts_all_its_nodes(env: CloudEnv, client: TPUClient,
     assert f"5 held are more than 5 on-demand v2-8 devices in {ZONE}; held by q/{first} (v2-8)" in await refused()
     await eventually_async(lambda: client.queued_resource(node_name("local-project", ZONE, "q").queued), _is_active)
     assert f"held by {first} (v2-8)" in await refused()
+
+
+async def test_request_by_topology_counts_its_chips(env: CloudEnv, client: TPUClient) -> None:
+    """A request of another user that names generation and topology instead of a type takes its chips of the grant."""
+    config = {"type_": "V5LITE_POD", "topology": "4x8"}
+    place = PARENT.replace(ZONE, "us-central1-a")
+    node = {"accelerator_config": config, "runtime_version": "v2-alpha-tpuv5-lite"}
+    queued = {"tpu": {"node_spec": [{"parent": place, "node_id": "n", "node": node}]}, "spot": {}}
+    request = tpu_v2.CreateQueuedResourceRequest(parent=place, queued_resource_id="q", queued_resource=queued)
+    env.cloud.call(lambda: env.cloud.cloud.service.methods["Tpu/CreateQueuedResource"](request))
+    found = assign(env.grant, (await take_snapshot(client)).inventory().items)
+    assert [use.in_use for use in found.uses if str(use.row) == "64 spot v5e chips in us-central1-a"] == [32]
+    assert (found.uncounted, found.uncovered) == ((), ())
 
 
 async def test_multislice_is_deleted_with_all_its_nodes(env: CloudEnv, client: TPUClient) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+_TOPOLOGY = re.compile(r"(?P<type>[A-Z][A-Z0-9_]*) (?P<sides>[1-9][0-9]{0,2}(?:x[1-9][0-9]{0,2}){1,2})", re.ASCII)
 _TYPE_NAME = re.compile(r"(?P<prefix>[a-z][a-z0-9]*)-(?P<number>[1-9][0-9]{0,5})", re.ASCII)
 
 
@@ -84,6 +86,15 @@ class Generations:
             return None
         chips = int(match["number"]) // found.number_per_chip
         return TypeName(found.name, chips) if chips else None
+
+    def type_name(self, accelerator_type: str) -> str:
+        """The name of a type that is given as the API's generation and a topology, ``V5LITE_POD 2x4``; others stay."""
+        match = _TOPOLOGY.fullmatch(accelerator_type)
+        found = self.find(match["type"].lower().replace("_", "")) if match else None
+        if match is None or found is None:
+            return accelerator_type
+        chips = math.prod(map(int, match["sides"].split("x")))
+        return f"{found.type_prefix}-{chips * found.number_per_chip}"
 
     def is_slice(self, accelerator_type: str) -> bool:
         """Whether a type needs more than one worker VM."""

@@ -110,11 +110,12 @@ class Assignment:
 
 def rows_for(grant: Grant, accelerator_type: str, zone: str, tier: Tier) -> list[Allowance]:
     """Rows about TPUs of this type, zone and tier, however many exist already; the most specific first."""
-    pool, parsed = _pool(zone, tier), grant.generations.parse(accelerator_type)
+    name, pool = grant.generations.type_name(accelerator_type), _pool(zone, tier)
+    parsed = grant.generations.parse(name)
     if parsed is None:
         return []
     mine = (row for row in grant.allowances if _pool(row.zone, row.tier) == pool)
-    return sorted((row for row in mine if row.is_of(accelerator_type, parsed.generation)), key=_breadth)
+    return sorted((row for row in mine if row.is_of(name, parsed.generation)), key=_breadth)
 
 
 def assign(grant: Grant, items: Iterable[InventoryItem], paid: Collection[ResourceName | None] = ()) -> Assignment:
@@ -128,7 +129,7 @@ def assign(grant: Grant, items: Iterable[InventoryItem], paid: Collection[Resour
     uncovered, uncounted = [], []
     # The living first, since the dead are not billed; then by name, so that every reader sees the same.
     for item in sorted(items, key=lambda one: (not one.alive, one.name in paid, str(one.name or one.id), one.node)):
-        parsed = grant.generations.parse(item.accelerator_type)
+        parsed = grant.generations.parse(grant.generations.type_name(item.accelerator_type))
         fitting = [uses[row] for row in rows_for(grant, item.accelerator_type, item.zone, item.tier)]
         if parsed is None:
             uncounted.append(item)

@@ -17,6 +17,22 @@ def test_the_naming_rule_agrees_with_the_table(catalogue: Catalogue) -> None:
     }
 
 
+def test_topology_stands_for_a_type(catalogue: Catalogue) -> None:
+    """A type that is given as generation and topology is the one of the table with this topology."""
+    api_types = {"v5e": "V5LITE_POD"}
+    kinds = [kind for kind in catalogue.types.values() if kind.supported and kind.topology]
+    assert len(kinds) > 10
+    for kind in kinds:
+        api_type = api_types.get(kind.generation, kind.generation.upper())
+        assert GENERATIONS.type_name(f"{api_type} {kind.topology}") == kind.name
+
+
+@pytest.mark.parametrize("other", ["v2-8", "", "V9 2x2", "V4 2", "V4 0x2", "V4", "TYPE_UNSPECIFIED 2x2", "v4 2x2x1"])
+def test_what_is_no_topology_stays(other: str) -> None:
+    """Anything else is left as it is, and what is no type stays unknown."""
+    assert GENERATIONS.type_name(other) == other
+
+
 def test_pods_are_the_types_of_several_hosts(catalogue: Catalogue) -> None:
     """The rule for pods agrees with the number of worker VMs in the table."""
     served = [kind for kind in catalogue.types.values() if kind.supported]
