@@ -15,7 +15,8 @@ point                attributes                   params
 ``node.timeline``    node, zone                   see :mod:`localcloud.tpu_state.nodes.faults`
 ``queued.timeline``  queued, zone                 see :mod:`localcloud.tpu_state.queued.provisioning`
 ``vm.ssh``           node, zone, worker           see :mod:`localcloud.vm.ssh_faults`
-``gcs.request``      method, bucket, object, op   action: 503 | 429 | 403 | abort | lose-response | delay
+``gcs.request``      method, bucket, object, op   action: 503 | 429 | 403 | refuse (status, reason, message) | abort |
+                                                  lose-response | delay
 ===================  ===========================  ================================================================
 
 ``transport`` is ``grpc``, or ``rest``, over which a TPU VM deletes itself: code 7 there means that its service account

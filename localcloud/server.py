@@ -30,7 +30,7 @@ from localcloud.tpu_api.service import TpuService
 from localcloud.tpu_state.backend import Backend, seeded_random
 from localcloud.tpu_state.cloud_state import CloudState
 from localcloud.tpu_state.meter import Meter
-from localcloud.vm import power
+from localcloud.vm import device, power
 from localcloud.vm.node_workers import WorkerConfig, report_failure
 from localcloud.vm.processes.process_mark import PROCESS_MARK
 from localcloud.vm.tiers import choose_driver
@@ -122,6 +122,7 @@ class LocalCloud:
         control_url = await self._start_control()
         rest_url = await self._start_rest_api()
         power.install(config.state_dir / _VM_PROGRAMS, control_url)
+        device.install(config.state_dir / _VM_PROGRAMS)
         self._start_state(driver, self._vm_environment(storage_url, rest_url, front))
         tpu_endpoint = await self._start_tpu_api()
         self.endpoints = Endpoints(

@@ -23,7 +23,6 @@ WAITS = {
 }
 NOTHING = "Nothing was created, nothing is billed."
 REFUSED = "Refused by check_grant, lease or create: nothing was created, nothing is billed."
-NO_SUBNET = "Give the network *default* a subnetwork in this region, or take another zone."
 RECREATED = (
     "The lost TPU costs nothing more. The next try makes a new one and resumes from the newest whole checkpoint."
 )
@@ -40,6 +39,7 @@ ADVICE = {
     "QuotaZero": "The grant has not arrived in this project, or is for another type, tier or zone. Compare it with the letter.",
     "NotOffered": "What the request left behind is deleted. Take a zone, type or runtime version of the catalogue.",
     "AccessDenied": "The message says whether a TPU may be alive. Enable the Cloud TPU API, give the account the role TPU Admin, check the zone and the billing account.",
+    "HostKeysHidden": "Handled inside: the first host key that is seen is trusted until the TPU is deleted, and the log says so.",
     "RateLimited": "Nothing to do; start fewer runs in the same minute if it keeps happening.",
     "TransientError": "Nothing to do.",
     "NameTaken": "The resource was made by hand or by another program. Delete it, or give it another name.",
@@ -61,7 +61,8 @@ ADVICE = {
     "change the login: it must print nothing of its own and run what is asked for.",
     "AcceleratorMissing": "The next try makes a new TPU. If it repeats, the framework on the VM does not fit the runtime version.",
     "RunInterrupted": "The next try resumes from the newest whole checkpoint.",
-    "StorageUnreachable": "The TPU stays and the run is tried again. Check the bucket and the VM's service account.",
+    "StorageUnreachable": "The TPU stays and the run is tried again. Check the bucket and the VM's service account; of a package index, that the VM "
+    "reaches it.",
     "RunStopped": "The TPU is deleted, the run's output is kept. Clear the task to continue from the newest checkpoint.",
     "RunStalled": "The run is stopped and tried again. Look at the last lines of its log.",
     "RunFailed": "The TPU is deleted, log and output are kept. The message ends with the last lines of the log.",
@@ -93,8 +94,34 @@ SAID = [
     (7, "Permission denied on 'locations/us-central2-b' (or it may not exist)", "LOCATION_POLICY_VIOLATED"),
     (7, "Permission 'tpu.nodes.create' denied on resource", ""),
     (7, "cannot create a TPU Node on a project linked to a free-trial billing account", ""),
-    (16, "invalid_grant: Token has been expired or revoked", ""),
+    (7, "The tpu.googleapis.com API requires a quota project, which is not set by default", "SERVICE_DISABLED"),
+    (7, "Caller does not have required permission to use project ...", "USER_PROJECT_DENIED"),
+    (7, "This API method requires billing to be enabled", "BILLING_DISABLED"),
+    (403, "The billing account for the owning project is disabled in state absent", "accountDisabled"),
+    (400, "Bucket is a requester pays bucket but no user project provided.", "required"),
+    (14, "Getting metadata from plugin failed with error: ('Unable to acquire impersonated credentials', ...)", ""),
+    (14, "Getting metadata from plugin failed with error: Reauthentication is needed", ""),
+    (14, "Getting metadata from plugin failed with error: invalid_client: The OAuth client was not found", ""),
+    (14, "Getting metadata from plugin failed with error: invalid_grant: Token has been expired or revoked", ""),
+    (14, "Failed to retrieve ... from the Google Compute Engine metadata service. Status: 404", ""),
+    (7, "Request had insufficient authentication scopes", "ACCESS_TOKEN_SCOPE_INSUFFICIENT"),
+    (
+        7,
+        "Request is prohibited by organization's policy. vpcServiceControlsUniqueIdentifier: ...",
+        "SECURITY_POLICY_VIOLATED",
+    ),
+    (9, "Constraint constraints/compute.vmExternalIpAccess violated for project ...", ""),
+    (9, "Constraint constraints/compute.disableGuestAttributesAccess violated for project ...", ""),
+    (9, "Constraint constraints/compute.requireOsLogin violated for project ...", ""),
+    (9, "Constraint constraints/compute.restrictSharedVpcSubnetworks violated for project ...", ""),
+    (9, "Constraint constraints/iam.disableCrossProjectServiceAccountUsage violated for project ...", ""),
     (9, "Constraint constraints/gcp.resourceLocations violated", ""),
+    (9, "Constraint constraints/compute.trustedImageProjects violated for project ...", ""),
+    (7, "Required 'compute.subnetworks.use' permission for 'projects/.../subnetworks/...'", ""),
+    (3, "Invalid value for field '...network': The referenced network resource cannot be found", ""),
+    (7, "The user does not have access to service account '...'", ""),
+    (3, 'Service account "...-compute@developer.gserviceaccount.com" is disabled', ""),
+    (3, "update is not supported while in state PREEMPTED", ""),
     (3, "Your request to provision TPU Node has been denied", ""),
     (8, "Maximum number of CreateNode requests per minute has been reached", "RATE_LIMIT_EXCEEDED"),
     (8, 'There is no more capacity in the zone "us-central2-b"', ""),
@@ -129,7 +156,10 @@ def page() -> str:
 def said_row(code: int, text: str, reason: str) -> str:
     """Return the row of one text of the API: the error that it becomes, and what to do."""
     error = classify(code, text, reason)
-    advice = str(error).rpartition("). ")[2] if not isinstance(error, errors.ConfigError) else NO_SUBNET
+    if isinstance(error, errors.ConfigError):
+        advice = f"{error.faults[0].problem.removeprefix(text).strip('. ')}."
+    else:
+        advice = str(error).rpartition("). ")[2]
     return f"| {text} | `{type(error).__name__}` | {advice} |"
 
 

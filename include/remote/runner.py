@@ -12,6 +12,7 @@
 each of which counts as contact with Airflow; and, for the runner itself, which reads their exit status::
 
     runner.py restore --run NAME --attempt N
+    runner.py install --run NAME --attempt N
     runner.py mirror  --run NAME --attempt N
     runner.py guard   --run NAME --attempt N
 
@@ -30,7 +31,7 @@ import protocol
 from machine import deadline, heartbeat
 from machine.run_dir import RunDir
 
-_HELPERS = ("restore", "mirror", "guard")
+_HELPERS = ("restore", "install", "mirror", "guard")
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -61,6 +62,10 @@ def _help_runner(options: argparse.Namespace) -> int:
         from commands.restore import restore
 
         return restore(run)
+    if options.command == "install":
+        from commands.install import install
+
+        return install(run)
     from checkpoints.mirror import mirror
 
     return mirror(run)

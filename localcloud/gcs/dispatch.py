@@ -9,6 +9,7 @@ from localcloud.faults import FaultRegistry, FaultSpecError
 from localcloud.gcs.protocol import batch
 from localcloud.gcs.protocol.wire import Call, CutConnection, Reply
 from localcloud.gcs.routes import Handler, route
+from localcloud.gcs.storage import buckets
 from localcloud.gcs.storage.errors import GCSError
 from localcloud.gcs.storage.store import Store
 
@@ -18,6 +19,7 @@ _REFUSALS = {
     "429": GCSError(429, "rateLimitExceeded", "The object exceeded the rate limit for object mutation operations."),
     "403": GCSError(403, "forbidden", "The caller does not have access to the Google Cloud Storage object."),
 }
+_PAYER = "X-Goog-User-Project"
 # The names of these stand in the body: a fault that asks for a name waits until it has been read.
 _NAMED_IN_BODY = frozenset({"buckets.insert", "objects.insert", "uploads.start"})
 
@@ -55,6 +57,7 @@ class RequestDispatcher:
         call.on_named = self._strike
         if call.object or call.op not in _NAMED_IN_BODY:
             await self._strike(call)
+        buckets.check_payer(self.store, call.bucket, call.query.get("userProject") or call.headers.get(_PAYER))
         reply = await handler(self.store, call)
         if call.lost:
             reply.close()
@@ -67,6 +70,9 @@ class RequestDispatcher:
         if fault is None:
             return
         action = str(fault.params.get("action"))
+        if action == "refuse":
+            params = fault.params
+            raise GCSError(int(params["status"]), str(params.get("reason", "forbidden")), str(params["message"]))
         if action in _REFUSALS:
             raise _forbidden(call) if action == "403" else _REFUSALS[action]
         if action == "delay":

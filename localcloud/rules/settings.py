@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from localcloud.rules.project import ProjectRules
+
 
 @dataclass(frozen=True)
 class Latencies:
@@ -43,6 +45,7 @@ class Settings:
     :param closed_zones: zones that answer as if the project were not admitted.
     :param spot_mean_life: mean seconds until a spot node is preempted at random; 0: never.
     :param preemption_notice: seconds between the TERM signal to the user's processes and the end of the VM.
+    :param project: what the project lacks and what its organisation forbids.
     """
 
     project_id: str = "local-project"
@@ -54,3 +57,4 @@ class Settings:
     closed_zones: frozenset[str] = frozenset()
     spot_mean_life: float = 0.0
     preemption_notice: float = 0.0
+    project: ProjectRules = field(default_factory=ProjectRules)

@@ -65,6 +65,8 @@ class NodeChangeMethods:
     def guest_attributes(self, request: GetGuestAttributesRequest) -> GetGuestAttributesResponse:
         """GetGuestAttributes: host key and host name per worker; absent until the guest has booted."""
         record = self._nodes.find(request.name)
+        settings = self._backend.settings
+        settings.project.admit_guest_attributes(settings.project_number)
         wanted = list(request.worker_ids) or [str(index) for index in range(record.kind.hosts)]
         answers = [self._of_worker(record, worker, request.query_path) for worker in wanted]
         return GetGuestAttributesResponse(guest_attributes=answers)

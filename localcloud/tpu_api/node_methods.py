@@ -54,10 +54,19 @@ class NodeMethods:
         self._nodes.add(record)
         operation = self._operations.start(record.where, "create", undo=partial(self._state.shutdown.vanish, record))
         record.create = operation
-        if not operation.holds_resource:
+        settings = self._backend.settings
+        refusal = settings.project.refusal(record.template, settings.project_number)
+        if refusal is not None and not operation.holds_resource:
+            self._backend.later(settings.latencies.failing, partial(self._refuse, record, refusal))
+        elif not operation.holds_resource:
             later = self._backend.latencies.creating + operation.lateness
             self._backend.later(later, partial(self._boot, record))
         return operation.render()
+
+    def _refuse(self, record: NodeRecord, refusal: CloudError) -> None:
+        if record.create is not None:
+            self._operations.fail(record.create, refusal)
+        self._state.shutdown.vanish(record)
 
     def _boot(self, record: NodeRecord) -> None:
         if record.state == State.CREATING:

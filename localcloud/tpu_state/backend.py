@@ -63,12 +63,14 @@ class Backend:
         """Take a resource name apart and admit its project and zone; the project comes back as its id.
 
         :param wildcard: whether ``-`` is allowed as the zone.
-        :raises CloudError: INVALID_ARGUMENT for a malformed name, PERMISSION_DENIED for a strange project or zone.
+        :raises CloudError: INVALID_ARGUMENT for a malformed name, PERMISSION_DENIED for a strange project or zone or
+            by the rules of the project.
         """
         parsed = ResourceName.parse(name, collection)
         settings = self.settings
         if parsed.project not in {settings.project_id, settings.project_number}:
             raise errors.project_denied(parsed.project)
+        settings.project.admit(settings.project_number)
         if not (wildcard and parsed.zone == "-") and parsed.zone not in self.open_zones():
             raise errors.zone_denied(parsed.zone)
         return ResourceName(settings.project_id, parsed.zone, parsed.collection, parsed.id)

@@ -176,6 +176,10 @@ class AccessDenied(CloudError):
     """IAM, a disabled API, a closed zone or the billing account."""
 
 
+class HostKeysHidden(AccessDenied):
+    """The organisation forbids guest attributes, in which TPU VMs publish their host keys."""
+
+
 class RateLimited(CloudError):
     """Too many requests per minute."""
 
@@ -260,7 +264,7 @@ class ProtocolMismatch(RemoteError):
 
 
 class AcceleratorMissing(RemoteError):
-    """Exit 69: the promised TPU is missing or did not initialise."""
+    """Exit 69: the promised TPU is missing or did not initialise; or a process that is not of the run holds it."""
 
     retry = Retry.SOON
 
@@ -272,7 +276,7 @@ class RunInterrupted(RemoteError):
 
 
 class StorageUnreachable(RemoteError):
-    """Exit 74: the script could not reach its storage."""
+    """Exit 74: the script could not reach its storage, or the installation of its requirements the package index."""
 
     retry = Retry.SOON
 

@@ -118,13 +118,18 @@ RESULT_FIELDS = (
     "stalled",
     "stalled_secs",
     "leftovers_killed",
+    "tpu_holder",
     "missing_artifacts",
     "started_at",
     "ended_at",
     *CHECKPOINT_FIELDS,
 )
 
+# ``tpu_holder`` of a result: the TPU was held by another process of the command itself.
+OWN_PROCESS = "own"
+
 EXIT_DONE = 0
+EXIT_FAILED = 1
 EXIT_BAD_CONFIG = 64
 EXIT_BAD_DATA = 65
 EXIT_RESUME_REFUSED = 66

@@ -163,9 +163,9 @@ class CloudEnv:
         """Take the lease and ensure its TPU, as the first task of an attempt does."""
         return await self.provisioner(client, self.order(queued), self.lease(key)).ensure()
 
-    async def create(self, client: TPUClient, queued: bool = False, node_id: str = "n-1") -> str:
+    async def create(self, client: TPUClient, queued: bool = False, node_id: str = "n-1", **changes: Any) -> str:
         """Ask for one TPU with everything that marks it as ours, past lease and ledger; returns the operation."""
-        order, record = self.order(queued), self.lease()
+        order, record = self.order(queued, **changes), self.lease()
         permit = order.permit(await take_snapshot(client), record, now())
         stamp = Stamp(node_id, labels(KEY, record.stamp), order.ssh_keys, "6f1f8b2e-6d0b-4b43-9f6f-1f4a3c8f6a11")
         return await client.create(order.spec, stamp, permit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_tpu import errors
-from airflow_tpu.core.tpu.api_errors import _RULES
+from airflow_tpu.core.tpu.api_error_rules import RULES
 from scripts import errors_page
 from scripts.errors_page import SAID, said_row
 
@@ -19,7 +19,7 @@ def test_every_leaf_has_advice_and_no_advice_is_left_over() -> None:
 
 def test_every_text_of_the_api_that_is_known_can_be_searched_for() -> None:
     """Each rule by which a text of the API is recognised has an example on the page, with advice."""
-    assert [rule.pattern for rule in _RULES if not any(rule.fits(text, reason) for _, text, reason in SAID)] == []
+    assert [rule.pattern for rule in RULES if not any(rule.fits(text, reason) for _, text, reason in SAID)] == []
     assert [row for row in (said_row(*said) for said in SAID) if row.endswith("|  |")] == []
 
 

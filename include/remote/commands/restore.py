@@ -24,7 +24,7 @@ from gcs.objects import ObjectDamaged
 from gcs.requests import RequestFailed, Storage
 from machine.run_dir import RunDir
 
-_REFUSED = frozenset({401, 403})
+_REFUSED = frozenset({400, 401, 403})  # 400: the bucket bills its readers, say
 
 
 def restore(run: RunDir) -> int:
@@ -49,7 +49,7 @@ def restore(run: RunDir) -> int:
         return protocol.EXIT_STOPPED
     except RequestFailed as error:
         if error.status in _REFUSED:
-            _say("the machine's service account may not use the run's checkpoints, grant it access: %s" % error)
+            _say("the machine's service account may not use the run's checkpoints: %s" % error)
             return protocol.EXIT_NO_ACCESS
         return _unreadable(error)
     except OSError as error:

@@ -25,6 +25,7 @@ from supervisor.mirror_process import MirrorProcess, runner_command
 from supervisor.process_setup import drain, environment, expanded, wake_on_signals
 from supervisor.stall import StallDetector
 from supervisor.stop_policy import StopPolicy
+from supervisor.tpu_holder import find_holder
 
 
 class StepEnd(NamedTuple):
@@ -38,7 +39,8 @@ class Supervisor:
     """Runs the steps of one job and records how they ended.
 
     :param run: the attempt.
-    :param job: the client's job: argv, setup, environment, working_dir, grace_secs, deadline, stall_secs, artifacts.
+    :param job: the client's job: argv, requirements, setup, environment, working_dir, grace_secs, deadline, stall_secs,
+        artifacts.
     """
 
     def __init__(self, run: RunDir, job: dict[str, Any]) -> None:
@@ -57,6 +59,7 @@ class Supervisor:
         started_at = time.time()
         step, end = self._run_steps(ready)
         self._stop_policy.apply_request(list)  # a shutdown signals the command and its supervisor at once
+        leftovers = self._children.end_leftovers()
         document = {
             "exit_code": end.exit_code,
             "signal": end.signal,
@@ -67,7 +70,8 @@ class Supervisor:
             "deadline": self._stop_policy.past_deadline,
             "stalled": self._stall.stalled,
             "stalled_secs": round(self._stall.seconds, 1),
-            "leftovers_killed": self._children.end_leftovers(),
+            "leftovers_killed": leftovers,
+            "tpu_holder": "" if end == StepEnd(0, None) else find_holder(self._run.log),
             "missing_artifacts": self._missing_artifacts(),
             "started_at": started_at,
             "ended_at": time.time(),
@@ -91,6 +95,8 @@ class Supervisor:
         if self._mirror.enabled:
             yield protocol.RESTORE_STEP, runner_command("restore", self._run)
         self._mirror.ensure_running()
+        if self._job.get("requirements"):
+            yield protocol.SETUP_STEP, runner_command("install", self._run)
         if self._job.get("setup"):
             yield protocol.SETUP_STEP, self._job["setup"]
         yield protocol.RUN_STEP, self._job["argv"]

@@ -81,6 +81,21 @@ def find(store: Store, name: str) -> Bucket:
     return Bucket.of_row(row)
 
 
+def check_payer(store: Store, name: str, project: str | None) -> None:
+    """Refuse a request that names no project to bill, on a bucket whose readers pay.
+
+    https://cloud.google.com/storage/docs/requester-pays
+
+    :param name: of the bucket, empty for a request on none.
+    :param project: that the request is billed to.
+    :raises GCSError: 400.
+    """
+    row = store.one("SELECT * FROM buckets WHERE name = ?", name) if name and not project else None
+    if row is not None and (Bucket.of_row(row).config.get("billing") or {}).get("requesterPays"):
+        text = "Bucket is a requester pays bucket but no user project provided."
+        raise GCSError(400, "required", text, "UserProjectMissing")
+
+
 def create(store: Store, name: str, project: str, project_number: str, body: dict[str, Any]) -> Bucket:
     """Create a bucket from the JSON of a request.
 

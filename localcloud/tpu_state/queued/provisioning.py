@@ -66,10 +66,9 @@ class QueuedProvisioning:
 
     def _provision(self, record: QueuedRecord, fault: Fault | None) -> None:
         self._registry.move(record, State.PROVISIONING)
-        scripted = fault.params.get("fail") if fault else None
-        if scripted is not None:
-            error = CloudError(int(scripted.get("code", 8)), str(scripted.get("message", "provisioning failed")))
-            self._registry.later(self._backend.latencies.failing, record, partial(self._fail_late, record, error))
+        refusal = self._refusal(record, fault)
+        if refusal is not None:
+            self._registry.later(self._backend.latencies.failing, record, partial(self._fail_late, record, refusal))
             return
         try:
             for node in record.nodes:
@@ -78,6 +77,15 @@ class QueuedProvisioning:
             self._fail(record, error)
             return
         self._registry.later(self._backend.latencies.creating, record, partial(self._boot, record))
+
+    def _refusal(self, record: QueuedRecord, fault: Fault | None) -> CloudError | None:
+        """Return why the nodes of a request cannot be made: by script, or by the rules of the project."""
+        scripted = fault.params.get("fail") if fault else None
+        if scripted is not None:
+            return CloudError(int(scripted.get("code", 8)), str(scripted.get("message", "provisioning failed")))
+        settings = self._backend.settings
+        found = (settings.project.refusal(node.template, settings.project_number) for node in record.nodes)
+        return next((error for error in found if error is not None), None)
 
     def _fail_late(self, record: QueuedRecord, error: CloudError) -> None:
         self._registry.move(record, State.SUSPENDING)

@@ -23,7 +23,7 @@ from airflow_tpu.clients.tpu_messages import (
 )
 from airflow_tpu.clients.tpu_retry import CallTiming
 from airflow_tpu.consequences import MAY_BE_CREATED, NOTHING_CREATED, stated
-from airflow_tpu.errors import ResourceNotFound, TransientError
+from airflow_tpu.errors import HostKeysHidden, ResourceNotFound, TransientError
 
 if TYPE_CHECKING:
     from airflow_tpu.core.grant.authorize import Permit
@@ -130,14 +130,15 @@ class TPUClient:
     async def host_keys(self, name: ResourceName) -> dict[int, str]:
         """SSH host key of each worker, as its guest attributes publish it.
 
-        :return: worker id to ``ssh-ed25519 BASE64``; a worker that publishes none is missing.
+        :return: worker id to ``ssh-ed25519 BASE64``; a worker that publishes none is missing, and all are missing where
+            the organisation forbids guest attributes.
         """
         from google.cloud import tpu_v2
 
         request = tpu_v2.GetGuestAttributesRequest(name=str(name), query_path="hostkeys/")
         try:
             answer = await self.calls.call(self.calls.client.get_guest_attributes, name, request=request)
-        except ResourceNotFound:
+        except (ResourceNotFound, HostKeysHidden):
             return {}
         return to_host_keys(answer)
 

@@ -175,7 +175,8 @@ def to_operation_view(operation: Any) -> OperationView:
     error = None
     if operation.done and operation.error.code:
         subject, details = metadata.target or operation.name, details_in_words(operation.error.details)
-        error = classify(operation.error.code, operation.error.message, "", subject, details)
+        created = metadata.verb == "create"
+        error = classify(operation.error.code, operation.error.message, "", subject, details, ended=created)
     return OperationView(
         name=operation.name,
         done=operation.done,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu.core.tpu.api_errors import classify
+from airflow_tpu.core.tpu.api_errors import classify, classify_token
 from airflow_tpu.errors import RateLimited, TPUError, TransientError
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ def retries(timing: CallTiming) -> Any:
     from google.api_core.retry import AsyncRetry, if_exception_type
 
     stumbles = if_exception_type(
-        exceptions.ServiceUnavailable,
         exceptions.DeadlineExceeded,
         exceptions.Aborted,
         exceptions.InternalServerError,
@@ -42,9 +41,13 @@ def retries(timing: CallTiming) -> Any:
     )
 
     def transient(error: Exception) -> bool:
-        # A limit of requests per minute passes; one of chips, which has the same code, does not.
-        limited = isinstance(error, exceptions.ResourceExhausted) and isinstance(_classified(error, ""), RateLimited)
-        return limited or stumbles(error)
+        if isinstance(error, exceptions.ResourceExhausted):
+            # A limit of requests per minute passes; one of chips, which has the same code, does not.
+            return isinstance(_classified(error, ""), RateLimited)
+        if isinstance(error, exceptions.ServiceUnavailable):
+            # The code of credentials that are refused before the call is sent, too.
+            return isinstance(_classified(error, ""), TransientError)
+        return bool(stumbles(error))
 
     return AsyncRetry(predicate=transient, initial=timing.pause, maximum=10.0, multiplier=2.0, timeout=timing.retry)
 
@@ -71,7 +74,7 @@ class translated:
         if isinstance(error, exceptions.GoogleAPICallError):
             raise _classified(error, self.resource) from error
         if isinstance(error, RefreshError):
-            raise classify(16, f"credentials expired or revoked: {error}", "", self.resource) from error
+            raise classify_token(str(error), self.resource, error.retryable) from error
         if isinstance(error, exceptions.RetryError | GoogleAuthError):
             raise TransientError(f"{self.resource}: {error}") from error
 

@@ -11,9 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.google.cloud.hooks.gcs import GCSHook
+from google.cloud.storage import Client
 
 from airflow_tpu import settings
 from airflow_tpu.clients.endpoints import check_storage_url, parse_options
+from airflow_tpu.clients.storage_session import StorageSession
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.hooks.bucket_facts import TIMEOUT, BucketFacts, split_uri
 from airflow_tpu.hooks.refusals import typed_refusals
@@ -77,6 +79,18 @@ class ArtifactsHook(GCSHook):
             if faults:
                 raise ConfigError(faults, "the environment of Airflow")
         return super().get_client_options(options.storage_api_endpoint or api_endpoint_override)
+
+    def get_conn(self) -> Client:
+        """Google's client, over a session that tells refused credentials and forbidden projects apart."""
+        if not self._conn:
+            credentials = self.get_credentials()
+            self._conn = Client(
+                credentials=credentials,
+                project=self.project_id,
+                client_options=self.get_client_options(),
+                _http=StorageSession(credentials),  # type: ignore[no-untyped-call]  # Google's own
+            )
+        return self._conn
 
     @cached_property
     def facts(self) -> BucketFacts:

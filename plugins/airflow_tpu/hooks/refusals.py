@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
+from airflow_tpu.core.tpu.api_errors import classify_token
 from airflow_tpu.errors import AccessDenied
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -27,6 +28,7 @@ def refusals(uri: str) -> Iterator[None]:
 
     :param uri: what is read or written.
     :raises AccessDenied: the account may not do that, or cannot log in.
+    :raises TransientError: there is no access token for the moment.
     """
     from google.api_core.exceptions import Forbidden, Unauthorized
     from google.auth.exceptions import RefreshError
@@ -37,10 +39,7 @@ def refusals(uri: str) -> Iterator[None]:
         advice = _advice(uri, int(error.code or 0), error.message)
         raise AccessDenied(f"{uri}: {error.message} (HTTP {error.code}). {advice}") from error
     except RefreshError as error:
-        raise AccessDenied(
-            f"{uri}: no access token for the account of the google_cloud_platform connection ({error}). Renew its "
-            "credentials, or give the account that impersonates it roles/iam.serviceAccountTokenCreator"
-        ) from error
+        raise classify_token(str(error), uri, error.retryable) from error
 
 
 def typed_refusals(method: Method) -> Method:

@@ -80,6 +80,9 @@ class RunRequest:
             tier=alternative.tier,
             queued=self.conf.queued,
             internal_ips=self.conf.internal_ips,
+            network=self.conf.network,
+            subnetwork=self.conf.subnetwork,
+            service_account=self.conf.service_account,
         )
 
     def order(self, record: RunRecord | None = None) -> Order:

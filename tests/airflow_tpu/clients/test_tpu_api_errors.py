@@ -11,6 +11,7 @@ from airflow_tpu import errors
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.clients.tpu_retry import CallTiming
 from airflow_tpu.consequences import MAY_BE_CREATED, NOTHING_CREATED
+from airflow_tpu.core.tpu.readiness import Sighting, readiness_of
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from localcloud.testing import TIMEOUT, eventually_async
 from tests.airflow_tpu.cloud_env import BRIEF, PARENT, CloudEnv
@@ -116,6 +117,28 @@ async def test_code_13_in_the_operation_is_transient(env: CloudEnv, client: TPUC
     error = await failure_of(client, await env.create(client))
     assert isinstance(error, errors.TransientError)
     assert "stock-out" in str(error)
+
+
+@pytest.mark.parametrize("code", [2, 9, 13])
+@pytest.mark.parametrize("queued", [False, True])
+async def test_a_create_that_never_works_says_what_to_check(
+    env: CloudEnv, client: TPUClient, queued: bool, code: int
+) -> None:
+    """Codes without a meaning of their own are tried again; the message says what they hide, and that nothing came."""
+    said: dict[str, Any] = {"code": code, "message": "an internal error has occurred [EID: 0x1]"}
+    if queued:
+        env.cloud.add_fault("queued.timeline", {}, fail=said)
+        await env.create(client, queued=True)
+        name = ResourceName.parse(f"{PARENT}/queuedResources/n-1")
+        failed = await eventually_async(lambda: client.queued_resource(name), lambda found: found.state == "FAILED")
+        error = readiness_of(Sighting(None, failed, is_queued=True, operation_done=True)).error
+    else:
+        env.cloud.add_fault("tpu.operation", {"verb": "create"}, action="error", **said)
+        error = await failure_of(client, await env.create(client))
+    assert isinstance(error, errors.TransientError)
+    assert "it will not work as asked: check network, subnetwork and service_account" in str(error)
+    assert "outcome is not known" not in str(error)
+    assert env.nodes() == {}
 
 
 async def test_name_that_is_taken(env: CloudEnv, client: TPUClient) -> None:

@@ -14,7 +14,7 @@ from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.request import environment, paths
 from airflow_tpu.core.request.field_kinds import Choice, FieldKind, Flag, FromCatalogue, Hours, Text, Whole
 from airflow_tpu.core.request.fields import REQUIRED, Field, optional, text
-from airflow_tpu.core.request.type_and_zone import accelerator_type
+from airflow_tpu.core.request.type_and_zone import accelerator_type, network, service_account, subnetwork
 from airflow_tpu.core.tpu.spec import NODE, QUEUED_RESOURCE, Tier
 
 WAIT = "wait"
@@ -189,6 +189,27 @@ _WHERE: Form = {
         Flag(),
         "Workers get no external address, which is billed. Airflow must then reach them in their VPC.",
         False,
+    ),
+    "network": FormField(
+        WHERE,
+        "Network",
+        Text(optional(network), "a name, or `projects/P/global/networks/NAME` of a shared VPC"),
+        "VPC network of the TPU VM. Empty: the one named `default`, which not every project has.",
+        "",
+    ),
+    "subnetwork": FormField(
+        WHERE,
+        "Subnetwork",
+        Text(optional(subnetwork), "a name, or `projects/P/regions/R/subnetworks/NAME` in the region of the zone"),
+        "Subnetwork of that network. Empty: the network's own for the region.",
+        "",
+    ),
+    "service_account": FormField(
+        WHERE,
+        "Service account",
+        Text(optional(service_account), "the e-mail of a service account"),
+        "Account with which the TPU VM reads and writes buckets. Empty: the default account of Compute Engine.",
+        "",
     ),
 }
 

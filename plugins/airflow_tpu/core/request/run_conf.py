@@ -11,7 +11,7 @@ from airflow_tpu.core.catalogue.runtimes import runtime_faults
 from airflow_tpu.core.request.fields import read_fields
 from airflow_tpu.core.request.form_fields import FORM, REFUSE, WALK, Form
 from airflow_tpu.core.request.storage_uris import outermost, uris_in
-from airflow_tpu.core.request.type_and_zone import type_faults, zone_faults
+from airflow_tpu.core.request.type_and_zone import subnetwork_faults, type_faults, zone_faults
 from airflow_tpu.core.tpu.spec import QUEUED_RESOURCE, Tier
 from airflow_tpu.errors import ConfigError, Fault
 
@@ -38,6 +38,9 @@ class RunConf:
     provisioning: str
     on_stock_out: str
     internal_ips: bool
+    network: str
+    subnetwork: str
+    service_account: str
     artifacts_uri: str
     model: str
     deadline_hours: float
@@ -94,6 +97,7 @@ def read_form(
         that zone, runtime version and grant are checked all the same.
     """
     values, faults = read_fields(mapping, {name: row.field(catalogue) for name, row in form.items()})
+    faults += subnetwork_faults(values.get("subnetwork"), values.get("zone"))
     kind = catalogue.types.get(values.get("accelerator_type", ""))
     if kind is not None:
         faults += type_faults(kind, catalogue)

@@ -1,13 +1,23 @@
-"""Whether the type and zone of a form exist and go together."""
+"""Whether type, zone, network and account of a form can be, and go together."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from airflow_tpu.core.catalogue.catalogue import AcceleratorType, Catalogue, nearest
-from airflow_tpu.core.request.fields import Invalid, choice
+from airflow_tpu.core.request.fields import Invalid, choice, text
+from airflow_tpu.core.tpu.spec import region_of
 from airflow_tpu.errors import ConfigError, Fault
+
+# RFC 1035, as Compute Engine names its resources; a project may carry its organisation's domain.
+_NAME = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
+_PROJECT = r"projects/([a-z0-9.-]+:)?[a-z0-9-]+"
+_NETWORK = re.compile(rf"({_PROJECT}/global/networks/)?{_NAME}")
+_SUBNETWORK = re.compile(rf"({_PROJECT}/regions/(?P<region>[a-z0-9-]+)/subnetworks/)?{_NAME}")
+_ACCOUNT = re.compile(r"[a-z0-9][a-z0-9-]*@([a-z0-9-]+\.)*gserviceaccount\.com")
+_URL = "https://www.googleapis.com/compute/v1/"
 
 
 def accelerator_type(value: Any, catalogue: Catalogue) -> str:
@@ -58,3 +68,47 @@ def known_type(value: str, catalogue: Catalogue) -> AcceleratorType:
 
 def _nearest(value: str, names: Iterable[str], catalogue: Catalogue) -> str | None:
     return nearest(catalogue.generations.respelled(value.strip().lower()[:100]), names)
+
+
+def network(value: Any) -> str:
+    """Read the name of a VPC network.
+
+    :raises Invalid: it is none.
+    """
+    return _read(value, _NETWORK, "is no name of a VPC network", ("NAME", "projects/PROJECT/global/networks/NAME"))
+
+
+def subnetwork(value: Any) -> str:
+    """Read the name of a subnetwork.
+
+    :raises Invalid: it is none.
+    """
+    full = "projects/PROJECT/regions/REGION/subnetworks/NAME"
+    return _read(value, _SUBNETWORK, "is no name of a subnetwork", ("NAME", full))
+
+
+def service_account(value: Any) -> str:
+    """Read the e-mail of a service account.
+
+    :raises Invalid: it is none; a person's address is none.
+    """
+    return _read(value, _ACCOUNT, "is no e-mail of a service account", ("NAME@PROJECT.iam.gserviceaccount.com",))
+
+
+def subnetwork_faults(name: str | None, zone: str | None) -> list[Fault]:
+    """A fault if a subnetwork is of another region than the zone."""
+    found = _SUBNETWORK.fullmatch(name or "")
+    region = found["region"] if found else None
+    if region is None or zone is None or region == region_of(zone):
+        return []
+    problem = f"is in {region}; a TPU VM in {zone} needs one of {region_of(zone)}"
+    return [Fault("subnetwork", name, problem, (), str(name).replace(region, region_of(zone)))]
+
+
+def _read(value: Any, pattern: re.Pattern[str], problem: str, allowed: tuple[str, ...]) -> str:
+    found = text(300)(value).strip()
+    bare = found.removeprefix(_URL)
+    if pattern.fullmatch(bare):
+        return bare
+    near = bare.lower() if pattern.fullmatch(bare.lower()) else None
+    raise Invalid(problem, allowed, near)

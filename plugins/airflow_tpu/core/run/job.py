@@ -37,6 +37,7 @@ class JobSpec:
     :param argv: program and arguments; a relative program is looked up from ``working_dir``.
     :param environment: added to the login's environment; never shown, it may hold what must not be logged.
     :param working_dir: relative to the unpacked bundle.
+    :param requirements: file in the bundle whose packages are installed first, in the step ``setup``; empty for none.
     :param setup: run first, with the same log; if it fails, the run has failed in the step ``setup``.
     :param grace_secs: seconds between the request to stop and the kill.
     :param deadline: Unix time at which the worker stops the run by itself, None for never.
@@ -61,6 +62,7 @@ class JobSpec:
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     working_dir: str = ""
+    requirements: str = ""
     setup: tuple[str, ...] = ()
     grace_secs: float = protocol.GRACE_SECS
     deadline: float | None = None
@@ -118,7 +120,8 @@ class JobSpec:
         return faults
 
     def _path_faults(self) -> list[Fault]:
-        paths = [("working_dir", self.working_dir), *(("artifacts", pattern) for pattern in self.artifacts)]
+        paths = [("working_dir", self.working_dir), ("requirements", self.requirements)]
+        paths += [("artifacts", pattern) for pattern in self.artifacts]
         faults = [Fault(name, path, "must stay below its directory") for name, path in paths if not _stays_below(path)]
         for name in ("checkpoints_uri", "artifacts_uri"):
             uri = getattr(self, name)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from airflow_tpu import protocol
 from airflow_tpu.core.request.run_dates import RunDates
 from airflow_tpu.core.run.job import JobSpec
 
@@ -67,7 +64,7 @@ def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attemp
         argv=(*bundle.program, *conf.arguments),
         working_dir=bundle.working_dir,
         environment={**_contract(conf, accelerator, attempt), **conf.environment},
-        setup=_setup(bundle) if bundle.requirements else (),
+        requirements=bundle.requirements,
         deadline=attempt.deadline.timestamp(),
         checkpoints_uri=checkpoints_uri(conf, attempt.run_name),
         stall_secs=conf.stall_minutes * 60.0,
@@ -77,18 +74,6 @@ def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attemp
         soft_delete_secs=attempt.soft_delete_secs,
         artifacts_uri=artifacts_uri(conf, attempt.run_name, attempt.number),
     )
-
-
-def _setup(bundle: Bundle) -> tuple[str, ...]:
-    """What installs the requirements, in the working directory: a relative path in them (``-e .``) is meant from there.
-
-    The image's TensorFlow stays visible; what a script needs beyond it goes into an environment of the run, beside its
-    attempts, so that the next attempt on the same worker finds it installed.
-    """
-    top = "../" * len(PurePosixPath(bundle.working_dir).parts)
-    venv, requirements = f"{top}../../{protocol.VENV_DIR}", shlex.quote(f"{top}./{bundle.requirements}")
-    install = f"{venv}/bin/python -m pip install -q -r {requirements}"
-    return ("sh", "-c", f"python3 -m venv --system-site-packages {venv} && {install}")
 
 
 def _contract(conf: RunConf, accelerator: AcceleratorType, attempt: Attempt) -> dict[str, str]:

@@ -43,7 +43,7 @@ _NOT_RESUMED = (
 )
 _EARLY_SECONDS = 2 * protocol.GRACE_SECS  # what a script may take to save before the deadline
 _NO_ACCESS = 77
-_STORAGE = frozenset({("run", 74), ("setup", 74), ("restore", 74), ("restore", _NO_ACCESS)})
+_STORAGE = frozenset({("run", 74), ("restore", 74), ("restore", _NO_ACCESS)})
 _OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
 # Not SIGKILL: a machine that shuts down terminates first, and then the runner knows that the run was stopped.
 _OUTSIDE_CODES = {128 + number: number for number in _OUTSIDE - {signal.SIGKILL}}
@@ -65,6 +65,8 @@ class RunResult:
     :param stalled_secs: for so many seconds.
     :param missing_artifacts: declared artifacts that are not there.
     :param leftovers_killed: processes it left behind, ended by the runner.
+    :param tpu_holder: what held the TPU so that the script did not get it: a process that is not of the run, in words,
+        or :data:`airflow_tpu.protocol.OWN_PROCESS`; empty if libtpu said nothing of the kind.
     :param log_size: bytes of its log.
     :param started_at: Unix seconds.
     :param ended_at: Unix seconds.
@@ -87,6 +89,7 @@ class RunResult:
     stalled_secs: float = 0.0
     missing_artifacts: tuple[str, ...] = ()
     leftovers_killed: int = 0
+    tpu_holder: str = ""
     log_size: int = 0
     started_at: float = 0.0
     ended_at: float = 0.0
@@ -168,9 +171,11 @@ def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:
     if (result.step, result.exit_code) == (protocol.RESTORE_STEP, protocol.EXIT_RESUME_REFUSED):
         return _failed(result, _NOT_RESUMED, tail)
     if result.step == "setup" and _ended_by_itself(result):
-        return _failed(result, "the requirements could not be installed", tail)
+        return _of_setup(result, tail)
     if result.exit_code in _STOPPED:
         return RunInterrupted(f"the run {_of_stop(result)} ({result.how})")
+    if result.tpu_holder and not result.stopped and _outside_signal(result) is None:
+        return _of_holder(result, tail)
     if result.exit_code == 69:
         return AcceleratorMissing(
             f"the promised TPU did not initialise ({result.how}); the run did not fall back to CPU"
@@ -224,6 +229,27 @@ def _of_storage(result: RunResult) -> TPUError:
     )
 
 
+def _of_setup(result: RunResult, tail: str) -> TPUError:
+    if result.exit_code != protocol.EXIT_STORAGE:
+        return _failed(result, "the requirements could not be installed", tail)
+    return StorageUnreachable(
+        f"the package index did not answer while the requirements were installed ({result.how}); the next try asks "
+        "again from the same TPU. With internal_ips the subnetwork needs Cloud NAT, or name an index inside the VPC in "
+        "PIP_INDEX_URL"
+    )
+
+
+def _of_holder(result: RunResult, tail: str) -> TPUError:
+    """One process holds the TPU: a stranger's goes with the machine, one of the script's own comes again."""
+    if result.tpu_holder == protocol.OWN_PROCESS:
+        own = "another process of the script had opened the TPU already, and only one can: open it in one process alone"
+        return _failed(result, own, tail)
+    return AcceleratorMissing(
+        f"the TPU is held by {result.tpu_holder}, which is not of this run ({result.how}): a person works on this TPU "
+        "VM, or an earlier process has left libtpu's lock behind. The next try gets another TPU"
+    )
+
+
 def _of_stop(result: RunResult) -> str:
     """The script's word is good for the disk; whether that disk's content has left the machine, the runner knows."""
     if result.exit_code == 75 and (result.checkpoint_durable is not False or result.step != "run"):
@@ -244,13 +270,19 @@ def _of_success(result: RunResult) -> TPUError | None:
 
 
 def _of_signal_or_code(result: RunResult, tail: str) -> TPUError:
-    number = result.signal or _OUTSIDE_CODES.get(result.exit_code or 0)
-    if result.stopped or number in _OUTSIDE:
+    number = _outside_signal(result)
+    if result.stopped or number is not None:
         hint = "; without a preemption, the worker may be out of memory" if number == signal.SIGKILL else ""
         return RunInterrupted(f"the run was ended from outside ({result.how}){hint}")
     if result.signal is not None or result.exit_code in (128 + signal.SIGABRT, 128 + signal.SIGSEGV):
         return _failed(result, _CRASH, tail)
     return _failed(result, _FINAL.get(result.exit_code or 0, "the script failed"), tail)
+
+
+def _outside_signal(result: RunResult) -> int | None:
+    """The signal with which a machine, its kernel or a person ends a run, None if another or none has ended it."""
+    number = result.signal or _OUTSIDE_CODES.get(result.exit_code or 0)
+    return number if number in _OUTSIDE else None
 
 
 def _failed(result: RunResult, meaning: str, tail: str) -> RunFailed:

@@ -1,32 +1,38 @@
-"""From an error of the Cloud TPU API to the leaf of our tree that says whether trying again helps.
+"""From an error of Google's to the leaf of our tree that says whether trying again helps.
 
 The class is never derived from one word: "quota" appears in stock-outs and "not found" in a missing reservation.
-Rules are tried in order, text and reason first, the bare code last. The texts were collected from public reports;
-Google documents none of them.
+Rules are tried in order, text and reason first, the bare code last.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from airflow_tpu.core.tpu.api_error_rules import RULES, Rule
 from airflow_tpu.errors import (
     AccessDenied,
-    CloudError,
     ConfigError,
     Fault,
     NameTaken,
     NotOffered,
-    QuotaExceeded,
-    QuotaZero,
     RateLimited,
     ResourceNotFound,
-    StockOut,
     TPUError,
     TransientError,
 )
 
 _EID = re.compile(r"\s*\[EID:\s*0x[0-9a-fA-F]+\]")
+
+# The words of gRPC when credentials raise an error: https://github.com/grpc/grpc/issues/19186
+_BEFORE_SENDING = "Getting metadata from plugin failed"
+
+# Failures of the token endpoint and the metadata server that pass, as google-auth words them.
+_PASSING = re.compile(
+    r"internal_failure|server_error|temporarily_unavailable|\"code\": ?(408|429|5\d\d)|status:? (408|429|5\d\d)"
+    r"|Metadata server unavailable|ConnectionPool|connection (aborted|broken|refused|reset)|timed out|IncompleteRead"
+    r"|name resolution|bad gateway|service unavailable|internal server error",
+    re.IGNORECASE,
+)
 
 # REST answers and some wrappers carry HTTP status; 409 is both "exists" and "in flight", its text decides.
 _GRPC_OF_HTTP = {
@@ -45,136 +51,40 @@ _GRPC_OF_HTTP = {
     504: 4,
 }
 
-
-@dataclass(frozen=True)
-class _Rule:
-    pattern: str
-    leaf: type[CloudError]
-    advice: str
-    reason: str = ""
-
-    def fits(self, text: str, reason: str) -> bool:
-        if self.reason and reason == self.reason:
-            return True
-        return bool(self.pattern) and re.search(self.pattern, text, re.IGNORECASE) is not None
-
-
-_RULES = (
-    _Rule(
-        r"API has not been used in project .* or it is disabled",
-        AccessDenied,
-        "Switch the Cloud TPU API on for this project, wait a few minutes and trigger again.",
-        "SERVICE_DISABLED",
-    ),
-    _Rule(
-        r"Permission denied on '?locations/",
-        AccessDenied,
-        "The zone is not open to this project, so it is not in the grant. Choose a granted zone.",
-        "LOCATION_POLICY_VIOLATED",
-    ),
-    _Rule(
-        r"free-trial billing account",
-        AccessDenied,
-        "Upgrade the billing account (the credit stays); a free-trial account cannot have TPUs.",
-    ),
-    _Rule(
-        r"invalid_grant|reauthentication failed",
-        AccessDenied,
-        "The credentials have expired. Renew those of the google_cloud_platform connection.",
-    ),
-    _Rule(
-        r"Constraint .*violated|gcp\.resourceLocations",
-        AccessDenied,
-        "A policy of the organisation forbids it. Ask its administrator or use another zone.",
-    ),
-    _Rule(
-        r"provision TPU Node has been denied",
-        NotOffered,
-        "The old TPU Node architecture is gone; ask for a TPU VM.",
-    ),
-    _Rule(
-        r"Maximum number of \w+ requests per minute|Rate Limit Exceeded",
-        RateLimited,
-        "Wait a minute.",
-        "RATE_LIMIT_EXCEEDED",
-    ),
-    _Rule(
-        r"no more capacity in the zone|Insufficient (reserved )?capacity|ZONE_RESOURCE_POOL_EXHAUSTED|stockout",
-        StockOut,
-        "Wait, or use another zone of the grant.",
-    ),
-    _Rule(
-        r"IN_USE_ADDRESSES",
-        QuotaZero,
-        "The region has no external address left. Set internal_ips, or ask for more addresses (they are billed).",
-    ),
-    _Rule(
-        r"Quota.*\bLimit:? 0(?![\d.])",
-        QuotaZero,
-        "The project has no quota of this name, so this is not in the grant.",
-    ),
-    _Rule(
-        r"Quota '[^']*LitepodServing[^']*'|Quota limit '[^']*LitepodServing[^']*'",
-        QuotaExceeded,
-        "Small v5e slices may draw on the serving quota. Delete unused TPUs and queued resources in the zone, "
-        "or try another type of the grant.",
-    ),
-    _Rule(
-        r"Quota (limit )?'[^']*' (has been exceeded|exhausted)",
-        QuotaExceeded,
-        "Delete unused TPUs and queued resources in the zone: dead ones hold the quota until they are deleted.",
-    ),
-    _Rule(
-        r"Queueing is not supported",
-        NotOffered,
-        "This type cannot be queued here; set provisioning to node.",
-    ),
-    _Rule(
-        r"provisioning model is not supported",
-        NotOffered,
-        "This tier is not offered for the type in this zone.",
-    ),
-    _Rule(
-        r"Reservation not found|target reservation must be specified",
-        NotOffered,
-        "The zone sells this type by reservation only. Use the spot tier or another zone.",
-    ),
-    _Rule(
-        r"invalid AcceleratorType|not be found in the zonal accelerator configurations",
-        NotOffered,
-        "The zone does not have this accelerator type.",
-    ),
-    _Rule(
-        r"(runtime_?version|TensorflowVersion)\W.*(invalid|cannot|not found)"
-        r"|(invalid|cannot|not found).*(runtime_?version|TensorflowVersion)",
-        NotOffered,
-        "Leave runtime_version empty for the default of the type.",
-    ),
-    _Rule(r"already exists|ALREADY_EXISTS", NameTaken, "A resource of this name exists; look at whose it is."),
-)
-
-_NO_SUBNET = re.compile(r"no default subnetwork|does not have a subnetwork|no subnetwork", re.IGNORECASE)
-
-_DENIED = (AccessDenied, "Look at the roles of the account in the connection.")
-_INVALID = (NotOffered, "The request itself is refused, so the same request will be again.")
-_STUMBLE = (TransientError, "The outcome is not known: the call may have been carried out.")
-_BY_CODE: dict[int, tuple[type[CloudError], str]] = {
+_DENIED = Rule("", AccessDenied, "Look at the roles of the account in the connection.")
+_INVALID = Rule("", NotOffered, "The request itself is refused, so the same request will be again.")
+_STUMBLE = Rule("", TransientError, "The outcome is not known: the call may have been carried out.")
+_BY_CODE = {
     3: _INVALID,
-    5: (ResourceNotFound, "The API does not know it; it uses no chips."),
-    6: (NameTaken, "A resource of this name exists; look at whose it is."),
+    5: Rule("", ResourceNotFound, "The API does not know it; it uses no chips."),
+    6: Rule("", NameTaken, "A resource of this name exists; look at whose it is."),
     7: _DENIED,
-    8: (RateLimited, "Something is exhausted and the text does not say what; wait and try again."),
+    8: Rule("", RateLimited, "Something is exhausted and the text does not say what; wait and try again."),
     11: _INVALID,
     12: _INVALID,
-    13: (
+    13: Rule(
+        "",
         TransientError,
         "Google's side stumbled; if that continues, it can hide a stock-out or the external address limit.",
     ),
     16: _DENIED,
 }
+_GIVEN_UP = Rule(
+    "",
+    TransientError,
+    "Google has given the create up and does not say why; it can hide a stock-out, the external address limit, or a "
+    "network or an account that the TPU VM may not use. If it fails like this again, it will not work as asked: "
+    "check network, subnetwork and service_account, set internal_ips, or take another zone.",
+)
+_TOKEN_LATER = Rule("", TransientError, "Google gave no access token for the moment, so the call was not sent.")
+_TOKEN_REFUSED = Rule(
+    "", AccessDenied, "Google gave no access token. Correct the credentials of the google_cloud_platform connection."
+)
 
 
-def classify(code: int, message: str, reason: str = "", resource: str = "", details: str = "") -> TPUError:
+def classify(
+    code: int, message: str, reason: str = "", resource: str = "", details: str = "", ended: bool = False
+) -> TPUError:
     """The error to raise for an answer of the API, from a call or from inside a finished operation.
 
     :param code: google.rpc code, or HTTP status from 400 on.
@@ -182,23 +92,56 @@ def classify(code: int, message: str, reason: str = "", resource: str = "", deta
     :param reason: ``ErrorInfo.reason`` if there is one.
     :param resource: name of the node or queued resource.
     :param details: what the typed details of the answer say beyond that, shown as they are.
+    :param ended: the error ended an operation or a queued resource that had been accepted: its outcome is known.
     :return: an instance of a leaf; :class:`airflow_tpu.errors.TransientError` for an unknown one.
     """
     text = _EID.sub("", message)
     code = _GRPC_OF_HTTP.get(code, code)
-    shown = f" [{details}]" if details else ""
-    if _NO_SUBNET.search(text):
-        return ConfigError([Fault("subnetwork", "", f"{message.strip()}{shown}")], resource or "the network")
-    leaf, advice = _judge(code, text, reason)
+    if _BEFORE_SENDING in text:
+        return classify_token(message, resource)
+    said = f"{message.strip() or 'no text'} [{details}]" if details else message
+    rule = _find(text, reason) or _BY_CODE.get(code, _STUMBLE)
+    if ended and rule in (_STUMBLE, _BY_CODE[13]):
+        rule = _GIVEN_UP
+    return _error(rule, f"code {code}", said, reason, resource)
+
+
+def classify_token(message: str, resource: str = "", passing: bool = False) -> TPUError:
+    """The error to raise when credentials give no access token: a call with them was not sent.
+
+    Inside gRPC the error of google-auth arrives as UNAVAILABLE with its text, whatever it was.
+
+    :param message: the text of google-auth.
+    :param resource: what the call was about.
+    :param passing: google-auth says that another try may help.
+    """
+    if passing or _PASSING.search(message):
+        return _error(_TOKEN_LATER, "no access token", message, "", resource)
+    return _error(_find(message, "") or _TOKEN_REFUSED, "no access token", message, "", resource)
+
+
+def known_refusal(message: str, reason: str, resource: str) -> AccessDenied | None:
+    """The error for a refusal of another service of Google's whose text is known, None for all other texts.
+
+    :param resource: what was asked for.
+    """
+    rule = _find(message, reason)
+    if rule is None or rule.leaf is not AccessDenied:
+        return None
+    return AccessDenied(_words(rule, "refused", message, reason, resource), reason)
+
+
+def _find(text: str, reason: str) -> Rule | None:
+    return next((rule for rule in RULES if rule.fits(text, reason)), None)
+
+
+def _error(rule: Rule, code: str, message: str, reason: str, resource: str) -> TPUError:
+    if rule.leaf is None:
+        fault = Fault(rule.field, "", f"{message.strip().rstrip('.')}. {rule.advice}")
+        return ConfigError([fault], resource or "what the TPU VM needs")
+    return rule.leaf(_words(rule, code, message, reason, resource), reason)
+
+
+def _words(rule: Rule, code: str, message: str, reason: str, resource: str) -> str:
     subject = f"{resource}: " if resource else ""
-    return leaf(
-        f"{subject}{message.strip() or 'no text'}{shown} (code {code}{f', {reason}' if reason else ''}). {advice}",
-        reason,
-    )
-
-
-def _judge(code: int, text: str, reason: str) -> tuple[type[CloudError], str]:
-    for rule in _RULES:
-        if rule.fits(text, reason):
-            return rule.leaf, rule.advice
-    return _BY_CODE.get(code, _STUMBLE)
+    return f"{subject}{message.strip() or 'no text'} ({code}{f', {reason}' if reason else ''}). {rule.advice}"

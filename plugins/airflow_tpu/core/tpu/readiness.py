@@ -70,7 +70,7 @@ def _queued_error(seen: Sighting) -> TPUError | None:
         return StockOut(f"{queued.name}: no capacity until {queued.valid_until}, when the request expired.")
     if queued.phase is Phase.FAILED:
         text = queued.error_message or "the queued resource failed"
-        return classify(queued.error_code or 13, text, "", str(queued.name), queued.error_details)
+        return classify(queued.error_code or 13, text, "", str(queued.name), queued.error_details, ended=True)
     if queued.phase is Phase.LOST and queued.state != "SUSPENDING":
         # SUSPENDING is on the way to SUSPENDED (preempted) or to FAILED (a stock-out, say): only the end tells.
         return loss_of(Observation(queued.name, None, queued, seen.at))

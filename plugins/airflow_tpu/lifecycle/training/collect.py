@@ -39,7 +39,7 @@ _BESIDE_SCRIPT = (
 )
 
 # How the worker words a refusal of the bucket: path, status, message.
-_REFUSAL = re.compile(r": 40[13] ")
+_REFUSAL = re.compile(r": 40[013] ")
 
 SAVE_SECONDS = 600.0
 """How long a delete waits for the copy of what no task has copied."""

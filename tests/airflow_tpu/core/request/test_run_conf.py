@@ -73,6 +73,9 @@ def test_a_good_form(catalogue: Catalogue) -> None:
         provisioning="queued-resource",
         on_stock_out="wait",
         internal_ips=False,
+        network="",
+        subnetwork="",
+        service_account="",
         model="",
         allow_paid_reason="",
     )

@@ -10,6 +10,7 @@ from airflow_tpu.core.tpu.api_errors import classify
 from airflow_tpu.errors import (
     AccessDenied,
     ConfigError,
+    HostKeysHidden,
     NameTaken,
     NotOffered,
     QuotaExceeded,
@@ -25,6 +26,9 @@ from airflow_tpu.errors import (
 NO_CAPACITY = (
     'There is no more capacity in the zone "us-central2-b"; you can try in another zone where Cloud TPU is offered'
 )
+VIOLATED = "violated for project 123456789."
+ACCOUNT = "service_account"
+PLUGIN = "Getting metadata from plugin failed with error"
 QUOTA = "TPUV2sPreemptiblePodPerProjectPerRegionForTPUAPI"
 BAD_TYPE = (
     "Cloud TPU received a bad request. The requested accelerator configuration for accelerator type, "
@@ -72,6 +76,21 @@ TABLE: list[tuple[int, str, str, type[TPUError]]] = [
     (16, "Request had invalid authentication credentials", "", AccessDenied),
     (2, "('invalid_grant: Token has been expired or revoked.')", "", AccessDenied),
     (2, "Reauthentication failed", "", AccessDenied),
+    (9, f"Constraint constraints/compute.vmExternalIpAccess {VIOLATED}", "", AccessDenied),
+    (9, f"Constraint constraints/compute.trustedImageProjects {VIOLATED}", "", AccessDenied),
+    (9, f"Constraint constraints/compute.disableGuestAttributesAccess {VIOLATED}", "", HostKeysHidden),
+    (7, "Request is prohibited by organization's policy. vpcServiceControlsUniqueIdentifier: AbC", "", AccessDenied),
+    (7, "The user does not have access to service account 'a'. Ask for iam.serviceAccountUser", "", AccessDenied),
+    (7, "Required 'compute.subnetworks.use' permission for 'projects/h/x'", "", AccessDenied),
+    (7, "This API method requires billing to be enabled.", "BILLING_DISABLED", AccessDenied),
+    (7, "The tpu.googleapis.com API requires a quota project", "SERVICE_DISABLED", AccessDenied),
+    (14, f"{PLUGIN}: ('Unable to acquire impersonated credentials', 'denied')", "", AccessDenied),
+    (14, f"{PLUGIN}: invalid_client: The OAuth client was not found.", "", AccessDenied),
+    (14, f"{PLUGIN}: a refusal that nobody has seen", "", AccessDenied),
+    (14, f"{PLUGIN}: HTTPSConnectionPool(host='oauth2.googleapis.com', port=443): Read timed out.", "", TransientError),
+    (14, f"{PLUGIN}: temporarily_unavailable: None", "", TransientError),
+    (8, "The zone 'projects/p/zones/z' does not have enough resources available", "", StockOut),
+    (3, "Cloud TPU received a bad request. update is not supported while in state PREEMPTED", "", TransientError),
     (400, "Your request to provision TPU Node has been denied. Please migrate to TPU VM Architecture", "", NotOffered),
     (6, "Resource already exists", "", NameTaken),
     (409, "ALREADY_EXISTS: nodes/n", "", NameTaken),
@@ -97,13 +116,47 @@ def test_every_known_text_has_its_leaf(code: int, message: str, reason: str, lea
 
 
 @pytest.mark.parametrize(
-    "message", ["No default subnetwork was found in region us-central1", "x does not have a subnetwork"]
+    ("code", "message", "field"),
+    [
+        (3, "No default subnetwork was found in region us-central1", "subnetwork"),
+        (3, "x does not have a subnetwork", "subnetwork"),
+        (5, "The resource 'projects/p/regions/r/subnetworks/tpu' was not found", "subnetwork"),
+        (5, "The resource 'projects/p/global/networks/default' was not found", "network"),
+        (3, "Invalid value for field 'x': 'y'. The referenced network resource cannot be found.", "network"),
+        (400, 'Project "p" has no network named "default".', "network"),
+        (
+            3,
+            "Invalid value for field 'resource.serviceAccount': 'x'. The specified service account does not exist.",
+            ACCOUNT,
+        ),
+        (3, 'Service account "1-compute@developer.gserviceaccount.com" is disabled.', ACCOUNT),
+        (5, "The resource 'projects/p/serviceAccounts/1-compute@x' of type 'serviceAccount' was not found.", ACCOUNT),
+    ],
 )
-def test_a_missing_subnetwork_is_a_fault_of_the_configuration(message: str) -> None:
-    """It names the field to fill in."""
-    error = classify(3, message)
+def test_a_missing_network_or_account_is_a_fault_of_the_configuration(code: int, message: str, field: str) -> None:
+    """It names the field to fill in, and keeps Google's text."""
+    error = classify(code, message)
     assert isinstance(error, ConfigError)
-    assert error.faults[0].field == "subnetwork"
+    assert error.faults[0].field == field
+    assert message.rstrip(".") in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "advice"),
+    [
+        (9, f"Constraint constraints/compute.vmExternalIpAccess {VIOLATED}", "Set internal_ips"),
+        (9, f"Constraint constraints/compute.managed.vmExternalIpAccess {VIOLATED}", "Set internal_ips"),
+        (9, f"Constraint constraints/compute.requireOsLogin {VIOLATED}", "except this project"),
+        (9, f"Constraint constraints/gcp.resourceLocations {VIOLATED}", "a granted zone that it allows"),
+        (9, f"Constraint constraints/compute.requireShieldedVm {VIOLATED}", "in every zone"),
+        (7, "Request is prohibited by organization's policy.", "perimeter"),
+    ],
+)
+def test_advice_on_a_policy_is_what_helps_against_this_one(code: int, message: str, advice: str) -> None:
+    """Another zone is proposed only where the policy is one of locations, and no roles where it is a perimeter."""
+    said = str(classify(code, message))
+    assert advice in said
+    assert "roles of the account" not in said
 
 
 def test_the_whole_text_is_kept() -> None:

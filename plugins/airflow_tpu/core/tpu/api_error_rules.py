@@ -1,0 +1,297 @@
+"""The texts of Google's refusals that are known, the leaf of our tree that each is, and what a person can do.
+
+The texts were collected from public reports and from Google's client libraries; Google documents none of them. A rule
+further up wins: the texts of missing credentials and of policies also carry the words of the general ones.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from airflow_tpu.errors import (
+    AccessDenied,
+    CloudError,
+    HostKeysHidden,
+    NameTaken,
+    NotOffered,
+    QuotaExceeded,
+    QuotaZero,
+    RateLimited,
+    StockOut,
+    TransientError,
+)
+
+_INTERNAL_IPS = (
+    "The organisation forbids external addresses. Set internal_ips: the subnetwork then needs Private Google Access, "
+    "and Cloud NAT where a run installs requirements; Airflow must reach the VPC."
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One known text.
+
+    :param pattern: regular expression that finds it, in upper or lower case.
+    :param leaf: what it is; None with a ``field``, which makes it a :class:`airflow_tpu.errors.ConfigError`.
+    :param advice: what to do.
+    :param reason: ``ErrorInfo.reason`` that says the same.
+    :param field: field of the form in which a person puts it right.
+    """
+
+    pattern: str
+    leaf: type[CloudError] | None
+    advice: str
+    reason: str = ""
+    field: str = ""
+
+    def fits(self, text: str, reason: str) -> bool:
+        """Tell whether an answer is this one."""
+        if self.reason and reason == self.reason:
+            return True
+        return bool(self.pattern) and re.search(self.pattern, text, re.IGNORECASE) is not None
+
+
+TOKENS = (
+    Rule(
+        r"iam\.serviceAccounts\.getAccessToken|Unable to acquire impersonated credentials",
+        AccessDenied,
+        "Give the connection's account the role Service Account Token Creator on the account that impersonation_chain "
+        "names, and enable the IAM Service Account Credentials API; a new role takes some minutes.",
+    ),
+    Rule(
+        r"reauthentication (is needed|failed)|invalid_rapt|rapt_required",
+        AccessDenied,
+        "A person's login has run out. Run gcloud auth application-default login where Airflow reads it, or give the "
+        "google_cloud_platform connection a service account, whose login does not run out.",
+    ),
+    Rule(
+        r"(invalid|deleted|disabled|unauthorized)_client|org_internal|admin_policy_enforced",
+        AccessDenied,
+        "The account or OAuth client of the google_cloud_platform connection was deleted, disabled or barred. Give the "
+        "connection another one.",
+    ),
+    Rule(
+        r"invalid_grant",
+        AccessDenied,
+        "The credentials have expired or were revoked, their key was deleted, or this machine's clock is wrong. Renew "
+        "those of the google_cloud_platform connection.",
+    ),
+    Rule(
+        r"metadata service\. Status: 404",
+        AccessDenied,
+        "The machine that Airflow runs on has no service account. Attach one, or give the google_cloud_platform "
+        "connection credentials of its own.",
+    ),
+    Rule(
+        r"insufficient authentication scopes",
+        AccessDenied,
+        "Give the google_cloud_platform connection the scope https://www.googleapis.com/auth/cloud-platform.",
+        "ACCESS_TOKEN_SCOPE_INSUFFICIENT",
+    ),
+)
+"""Credentials for which Google gives no access token, or one that does too little."""
+
+PROJECT = (
+    Rule(
+        r"requires a quota project|authenticated using end user credentials",
+        AccessDenied,
+        "A person's login names no project for its calls. Run gcloud auth application-default set-quota-project "
+        "PROJECT where Airflow reads the login, or give the google_cloud_platform connection a service account.",
+    ),
+    Rule(
+        r"required permission to use project|serviceusage\.services\.use",
+        AccessDenied,
+        "Give the account the role Service Usage Consumer on the quota project that the message names, or take that "
+        "project out of the credentials.",
+        "USER_PROJECT_DENIED",
+    ),
+    Rule(
+        r"free-trial billing account",
+        AccessDenied,
+        "Upgrade the billing account (the credit stays); a free-trial account cannot have TPUs.",
+    ),
+    Rule(
+        r"requires billing to be enabled|billing is disabled|billing account .*disabled",
+        AccessDenied,
+        "Link the project to an open billing account: Google demands one although the grant pays for the TPUs. For a "
+        "bucket it is the bucket's project, or the quota project of the credentials.",
+        "BILLING_DISABLED",
+    ),
+    Rule(
+        r"requester pays bucket",
+        AccessDenied,
+        "Switch Requester Pays off for this bucket, or take another one: the runs name no project that pays for reads.",
+    ),
+    Rule(
+        r"API has not been used in project .* or it is disabled",
+        AccessDenied,
+        "Switch on the API that the message names (for TPUs the Cloud TPU API), wait a few minutes and trigger again.",
+        "SERVICE_DISABLED",
+    ),
+    Rule(
+        r"Permission denied on '?locations/",
+        AccessDenied,
+        "The zone is not open to this project, so it is not in the grant. Choose a granted zone.",
+        "LOCATION_POLICY_VIOLATED",
+    ),
+)
+"""What the project lacks: quota project, billing account, an API, a zone."""
+
+POLICIES = (
+    Rule(
+        r"vpcServiceControls|prohibited by organization'?s policy|VPC Service Controls",
+        AccessDenied,
+        "A VPC Service Controls perimeter stops the call, whatever roles the account has. Send the identifier to the "
+        "organisation's administrator: the perimeter needs a rule for this account, or Airflow a place inside it.",
+        "SECURITY_POLICY_VIOLATED",
+    ),
+    Rule(r"vmExternalIpAccess", AccessDenied, _INTERNAL_IPS),
+    Rule(
+        r"disableGuestAttributesAccess|guest attributes endpoint access is disabled",
+        HostKeysHidden,
+        "The organisation forbids guest attributes, in which VMs publish their host keys: the first key seen is "
+        "trusted instead.",
+    ),
+    Rule(
+        r"requireOsLogin",
+        AccessDenied,
+        "The organisation demands OS Login, which the key of a run cannot pass. Ask its administrator to except this "
+        "project from compute.requireOsLogin.",
+    ),
+    Rule(
+        r"restrictSharedVpc|restrictVpc",
+        AccessDenied,
+        "The organisation allows other networks only. Name an allowed one in network and subnetwork.",
+    ),
+    Rule(
+        r"disableCrossProjectServiceAccountUsage",
+        AccessDenied,
+        "The organisation allows accounts of this project only. Name one of them in service_account.",
+    ),
+    Rule(
+        r"gcp\.resourceLocations",
+        AccessDenied,
+        "The organisation allows other locations only. Use a granted zone that it allows, or ask its administrator.",
+    ),
+    Rule(
+        r"Constraint .*violated|denied by (custom )?org(anization)? policy",
+        AccessDenied,
+        "The organisation's policy that the message names forbids it in every zone. Ask its administrator to except "
+        "this project.",
+    ),
+)
+"""What an organisation forbids."""
+
+NETWORK_AND_ACCOUNT = (
+    Rule(
+        r"compute\.(sub)?networks\.use",
+        AccessDenied,
+        "Give the role Compute Network User on the network's project to the connection's account and to the service "
+        "agent of Cloud TPU.",
+    ),
+    Rule(
+        r"no default subnetwork|does not have a subnetwork|no subnetwork|subnetworks/\S+ was not found"
+        r"|referenced subnetwork resource cannot be found|custom subnet mode",
+        None,
+        "Name a subnetwork of the TPU's region in subnetwork, or create one",
+        field="subnetwork",
+    ),
+    Rule(
+        r"networks/\S+ was not found|has no network named|referenced network resource cannot be found"
+        r"|network \S+ (does not exist|was not found|not found)",
+        None,
+        "Name a VPC network of the project in network (and its subnetwork in subnetwork), or create one",
+        field="network",
+    ),
+    Rule(
+        r"iam\.serviceAccountUser|iam\.serviceAccounts\.actAs|does not have access to service account",
+        AccessDenied,
+        "Give the connection's account the role Service Account User on the VM's account: the one in service_account, "
+        "or the project's default one.",
+    ),
+    Rule(
+        r"serviceAccounts?/\S+ .*was not found|service ?account .*(does not exist|is disabled|was deleted|not found)",
+        None,
+        "Name an active account in service_account; a project may be without a usable default account",
+        field="service_account",
+    ),
+)
+"""Network and account of the TPU VMs."""
+
+OFFER = (
+    Rule(
+        r"provision TPU Node has been denied",
+        NotOffered,
+        "The old TPU Node architecture is gone; ask for a TPU VM.",
+    ),
+    Rule(
+        r"Maximum number of \w+ requests per minute|Rate Limit Exceeded",
+        RateLimited,
+        "Wait a minute.",
+        "RATE_LIMIT_EXCEEDED",
+    ),
+    Rule(
+        r"no more capacity in the zone|Insufficient (reserved )?capacity|ZONE_RESOURCE_POOL_EXHAUSTED|stockout"
+        r"|does not have enough resources available",
+        StockOut,
+        "Wait, or use another zone of the grant.",
+    ),
+    Rule(
+        r"while in state PREEMPTED",
+        TransientError,
+        "The TPU was taken away while it came up; the next try asks again.",
+    ),
+    Rule(
+        r"IN_USE_ADDRESSES",
+        QuotaZero,
+        "The region has no external address left. Set internal_ips, or ask for more addresses (they are billed).",
+    ),
+    Rule(
+        r"Quota.*\bLimit:? 0(?![\d.])",
+        QuotaZero,
+        "The project has no quota of this name, so this is not in the grant.",
+    ),
+    Rule(
+        r"Quota '[^']*LitepodServing[^']*'|Quota limit '[^']*LitepodServing[^']*'",
+        QuotaExceeded,
+        "Small v5e slices may draw on the serving quota. Delete unused TPUs and queued resources in the zone, "
+        "or try another type of the grant.",
+    ),
+    Rule(
+        r"Quota (limit )?'[^']*' (has been exceeded|exhausted)",
+        QuotaExceeded,
+        "Delete unused TPUs and queued resources in the zone: dead ones hold the quota until they are deleted.",
+    ),
+    Rule(
+        r"Queueing is not supported",
+        NotOffered,
+        "This type cannot be queued here; set provisioning to node.",
+    ),
+    Rule(
+        r"provisioning model is not supported",
+        NotOffered,
+        "This tier is not offered for the type in this zone.",
+    ),
+    Rule(
+        r"Reservation not found|target reservation must be specified",
+        NotOffered,
+        "The zone sells this type by reservation only. Use the spot tier or another zone.",
+    ),
+    Rule(
+        r"invalid AcceleratorType|not be found in the zonal accelerator configurations",
+        NotOffered,
+        "The zone does not have this accelerator type.",
+    ),
+    Rule(
+        r"(runtime_?version|TensorflowVersion)\W.*(invalid|cannot|not found)"
+        r"|(invalid|cannot|not found).*(runtime_?version|TensorflowVersion)",
+        NotOffered,
+        "Leave runtime_version empty for the default of the type.",
+    ),
+    Rule(r"already exists|ALREADY_EXISTS", NameTaken, "A resource of this name exists; look at whose it is."),
+)
+"""What Cloud TPU offers, has free, and allows of it."""
+
+RULES = (*TOKENS, *PROJECT, *POLICIES, *NETWORK_AND_ACCOUNT, *OFFER)
+"""All of them, in the order in which they are tried."""
