@@ -24,7 +24,7 @@ import protocol
 from checkpoints.manifest import MANIFEST
 from gcs.objects import Fetch, Objects
 from gcs.requests import Storage
-from gcs.source import SourceFile
+from gcs.source import SourceBytes, SourceFile
 from gcs.upload import ObjectConflict, StoredObject, split_uri
 from machine import processes
 from machine.run_dir import RunDir
@@ -96,14 +96,11 @@ class CheckpointBucket:
         owner = {"run": self._run.run, "attempt": self._run.attempt, "directory": str(self._run.path)}
         owner.update(host=socket.gethostname(), boot_id=processes.boot_id(), schema_version=_CLAIM_VERSION)
         owner["code"] = (self._run.read(protocol.JOB_FILE) or {}).get("code") or ""
-        claim = self._run.path / ".claim"
-        claim.write_text(json.dumps(owner, sort_keys=True))
-        with SourceFile(claim) as source:
-            source.hash()
-            try:
-                self._bucket.upload(source, self._claim_name(self._run.attempt), None, "application/json")
-            except ObjectConflict as error:
-                raise Overtaken("attempt %d runs on another machine" % self._run.attempt) from error
+        source = SourceBytes(json.dumps(owner, sort_keys=True).encode("ascii"))
+        try:
+            self._bucket.upload(source, self._claim_name(self._run.attempt), None, "application/json")
+        except ObjectConflict as error:
+            raise Overtaken("attempt %d runs on another machine" % self._run.attempt) from error
         self._claimed = True
 
     def list_checkpoints(self) -> list[StoredCheckpoint]:

@@ -6,6 +6,7 @@ that cannot be mirrored. It ends with its supervisor, whose end of the pipe on s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -29,7 +30,7 @@ _LONGEST_PAUSE_SECS = 60.0
 _HURRY_SECS = 0.3  # between two tries while the supervisor waits for the last one
 _LOOKS_PER_CLAIM = 12  # a script that saves seldom must not train on beside the attempt that has overtaken it
 _NICE = 5  # the training comes first
-_ERROR_LIMIT = 300
+_ERROR_LIMIT = 180  # characters of any script: with two names they fit into the bytes that are reserved
 _AT_RISK = (
     "%s (%d file(s) in all) lies in the working directory, which is saved when the run ends: a TPU that is taken away "
     "before takes it along. Write checkpoints to TRC_CHECKPOINT_DIR and results to TRC_OUTPUT_DIR"
@@ -210,7 +211,8 @@ class Mirror:
         status = {**self._status, **changes}
         if status != self._status or not self._status["last_at"]:
             self._status = status
-            self._run.write(protocol.MIRROR_FILE, status)
+            with contextlib.suppress(OSError, ValueError):  # a full disk keeps people from the state, not from a mirror
+                self._run.write(protocol.MIRROR_FILE, status)
 
 
 def mirror(run: RunDir) -> int:
@@ -232,5 +234,6 @@ def mirror(run: RunDir) -> int:
 
 
 def _say(text: str) -> None:
-    """Write a line to the run's log, which is standard output."""
-    print("airflow-tpu: " + text, flush=True)
+    """Write a line to the run's log, which is standard output; a full disk must not end the mirror."""
+    with contextlib.suppress(OSError):
+        os.write(1, ("airflow-tpu: " + text + "\n").encode("utf-8", "backslashreplace"))

@@ -15,7 +15,7 @@ from checkpoints.local import LocalCheckpoint
 from checkpoints.manifest import MANIFEST, VERSION, UnknownManifestVersion, parse
 from gcs.objects import ObjectDamaged
 from gcs.requests import RequestFailed
-from gcs.source import FileChanged, SourceFile
+from gcs.source import FileChanged, SourceBytes, SourceFile
 from gcs.upload import StoredObject
 from machine.run_dir import RunDir
 
@@ -37,7 +37,6 @@ class Uploader:
     def __init__(self, bucket: CheckpointBucket, run: RunDir) -> None:
         self._bucket = bucket
         self._attempt = run.attempt
-        self._manifest_path = run.path / ".mirrored-manifest"
 
     def upload(self, one: LocalCheckpoint) -> None:
         """Return once the bucket holds all of a checkpoint, with its manifest.
@@ -164,10 +163,8 @@ class Uploader:
         return self._bucket.put(mine.folder, name, source, known)
 
     def _commit(self, one: LocalCheckpoint, mine: StoredCheckpoint, stored: dict[str, StoredObject]) -> None:
-        self._manifest_path.write_bytes(one.manifest or self._manifest_of(one, stored))
-        with SourceFile(self._manifest_path) as source:
-            source.hash()
-            self._bucket.put(mine.folder, MANIFEST, source, None)
+        source = SourceBytes(one.manifest or self._manifest_of(one, stored))
+        self._bucket.put(mine.folder, MANIFEST, source, None)
 
     def _manifest_of(self, one: LocalCheckpoint, stored: dict[str, StoredObject]) -> bytes:
         document: dict[str, Any] = {

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Callable, NamedTuple
 import protocol
 
 from gcs.requests import RequestFailed, Storage
-from gcs.source import FileChanged, SourceFile
+from gcs.source import FileChanged, SourceBytes, SourceFile
 from gcs.upload import Bucket, StoredObject, split_uri
 from machine import output_tree, state, working_dir
 from machine.run_dir import RunDir
@@ -96,18 +96,28 @@ class Destination:
         :raises RequestFailed: if the bucket refuses.
         :raises FileChanged: if the file is being written to.
         """
-        name = self.prefix + upload.name
-        content_type = mimetypes.guess_type(upload.name)[0] or "application/octet-stream"
         with SourceFile(upload.path, upload.growing) as source:
             source.hash()
             try:
-                stored = self._bucket.upload(source, name, self._known.get(name), content_type)
+                stored = self._upload(upload.name, source)
             except RequestFailed:
                 source.check()  # a changing file explains a checksum that does not fit
                 raise
-            self._known[name] = stored
             source.check()
             return stored
+
+    def store_bytes(self, name: str, content: bytes) -> None:
+        """Upload what is no file here.
+
+        :raises RequestFailed: if the bucket refuses.
+        """
+        self._upload(name, SourceBytes(content))
+
+    def _upload(self, relative: str, source: SourceFile) -> StoredObject:
+        name = self.prefix + relative
+        content_type = mimetypes.guess_type(relative)[0] or "application/octet-stream"
+        stored = self._known[name] = self._bucket.upload(source, name, self._known.get(name), content_type)
+        return stored
 
 
 def _ignore() -> None:
@@ -127,9 +137,7 @@ def push(run: RunDir, uri: str, out: BinaryIO, alive: Callable[[], None] = _igno
     progress = ProgressReporter(out, alive)
     results = _upload_all(destination, _uploads(run, entries), progress)
     content = json.dumps(_manifest(entries, results), sort_keys=True, indent=1).encode("ascii")
-    path = run.path / protocol.MANIFEST_FILE
-    path.write_bytes(content)
-    destination.store(Upload(protocol.MANIFEST_FILE, path))
+    destination.store_bytes(protocol.MANIFEST_FILE, content)
     manifest_uri = destination.uri + "/" + protocol.MANIFEST_FILE
     out.write(protocol.encode(protocol.PUSHED, uri=manifest_uri, length=len(content)) + content)
 

@@ -23,7 +23,13 @@ from supervisor.process_setup import adopt_orphans
 from supervisor.supervise import Supervisor
 
 # What is written while the command runs, which may have filled the disk by then.
-_REWRITTEN = (protocol.MIRROR_FILE, protocol.DELIVERED_FILE, protocol.STOP_REQUEST_FILE, protocol.DEADLINE_FILE)
+_REWRITTEN = (
+    protocol.MIRROR_FILE,
+    protocol.DELIVERED_FILE,
+    protocol.STOP_FILE,
+    protocol.STOP_REQUEST_FILE,
+    protocol.DEADLINE_FILE,
+)
 
 
 class RequestRefused(ValueError):

@@ -33,7 +33,7 @@ def stop(run: RunDir, grace_secs: float) -> dict[str, Any]:
         # The supervisor creates the stop file itself, together with its signal: a script that sees the file early and
         # ends well would get the signal while it ends, and look killed.
         _ask_supervisor(run, grace_secs)
-    run.stop_file.touch()
+    run.request_stop()
     killed = _end_remaining(run, grace_secs)
     now = state.observe(run)
     survivors = [process.pid for process in find_remaining(run)]

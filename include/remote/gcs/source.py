@@ -67,3 +67,26 @@ class SourceFile:
         now = os.fstat(self._descriptor)
         if not self._growing and (now.st_size, now.st_mtime_ns) != (self.size, self._before.st_mtime_ns):
             raise FileChanged("was written to while it was read (%d bytes, then %d)" % (self.size, now.st_size))
+
+
+class SourceBytes(SourceFile):
+    """What the runner itself uploads, such as a manifest: no file, since the script may have filled the disk.
+
+    :param content: all of it.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.size = len(content)
+        self.md5 = ""
+        self.hash()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def read(self, offset: int) -> bytes:
+        """Return the chunk at ``offset``."""
+        return self._content[offset : offset + CHUNK_BYTES]
+
+    def check(self) -> None:
+        """Nothing changes."""

@@ -6,6 +6,7 @@ read, and the attempt is left as it is.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
@@ -75,10 +76,23 @@ class RunDir:
                 raise
             self._write_reserved(name, json.dumps(versioned(document)).encode("ascii"))
 
+    def request_stop(self) -> None:
+        """Create the stop file; on a full disk the reserved one gets its name."""
+        try:
+            self.stop_file.touch()
+        except OSError as error:
+            spare = self._spare(protocol.STOP_FILE)
+            if error.errno not in _FULL or not spare.exists():
+                raise
+            os.replace(str(spare), str(self.stop_file))
+
     def reserve(self, *names: str) -> None:
-        """Allocate the bytes with which :meth:`write` replaces files although the command has filled the disk."""
-        for name in names:
-            descriptor = os.open(str(self._spare(name)), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Allocate the bytes with which :meth:`write` replaces files although the command has filled the disk.
+
+        Twice: a file that has never been written yet has no bytes that could become the next spare.
+        """
+        for path in [path for name in names for path in (self._spare(name), self._former(name))]:
+            descriptor = os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(b" " * _SPARE_BYTES)
                 file.flush()
@@ -87,6 +101,9 @@ class RunDir:
     def _spare(self, name: str) -> Path:
         return self.path / ("." + name + ".reserved")
 
+    def _former(self, name: str) -> Path:
+        return self.path / ("." + name + ".former")
+
     def _write_reserved(self, name: str, content: bytes) -> None:
         """Overwrite the spare file and exchange it with the current one, whose bytes are the next spare.
 
@@ -94,11 +111,13 @@ class RunDir:
         """
         if len(content) > _SPARE_BYTES:
             raise ValueError("%s has %d bytes, %d are reserved" % (name, len(content), _SPARE_BYTES))
-        path, spare, former = self.path / name, self._spare(name), self.path / ("." + name + ".former")
+        path, spare, former = self.path / name, self._spare(name), self._former(name)
         with spare.open("r+b") as file:
             file.write(content.ljust(_SPARE_BYTES))
             os.fsync(file.fileno())
         if path.exists():
+            with contextlib.suppress(FileNotFoundError):
+                former.unlink()
             os.link(str(path), str(former))
         os.replace(str(spare), str(path))
         if former.exists():

@@ -76,7 +76,7 @@ class StopPolicy:
     def _terminate(self, grace: float, find: processes.Finder) -> None:
         """A second request can only shorten the grace of the first."""
         found = find()
-        self._run.stop_file.touch()
+        self._run.request_stop()
         processes.terminate(found)
         kill_at = time.monotonic() + max(grace, 0.0)
         self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from airflow_tpu import protocol
-from airflow_tpu.core.run.job import RunRef
-from tests.remote.checkpoint_server import CheckpointServer
+from airflow_tpu.core.run.job import JobSpec, RunRef
+from airflow_tpu.core.source.bundle import Bundle
+from localcloud.testing import storage_bucket
+from tests.remote.checkpoint_server import URI, CheckpointServer
 from tests.remote.mirrored_run import COUNTING_TRAINING, MirroredRun
-from tests.remote.vm import LONG_GRACE, Machine, processes_with, until
+from tests.remote.vm import LONG_GRACE, Machine, empty_tar, processes_with, request, until
 
 
 def mirror_pids(machine: Machine) -> list[int]:
@@ -213,3 +218,41 @@ def test_a_mirror_counts_from_what_is_there(run: MirroredRun, bucket: Checkpoint
     until(lambda: run.mirror(again).get("last_step") == 2)
     assert bucket.steps == before
     assert f"attempt-{again.attempt}" not in {folder.split("/")[0] for folder in bucket.folders}
+
+
+# Saves, fills the disk with its output and its log, and ends well; or waits to be asked to.
+FILL = "echo weights > $TRC_CHECKPOINT_DIR/model; yes > $TRC_OUTPUT_DIR/filler; yes; "
+FULL_DISK = {
+    "ended by itself": FILL + "exit 0",
+    "stopped": "trap : TERM; " + FILL + "until [ -e $TRC_STOP_FILE ]; do sleep 0.05; done; exit 0",
+}
+
+
+@pytest.mark.parametrize("kind", FULL_DISK)
+def test_what_was_saved_before_the_disk_was_full_is_in_the_bucket(
+    run: MirroredRun, bucket: CheckpointServer, tmp_path: Path, kind: str
+) -> None:
+    """Claim, manifests, state and stop file need no byte of a disk that the script has filled; output is copied."""
+    machine, namespace = run.machine, ["unshare", "--map-root-user", "--mount", "sh", "-c"]
+    disk = machine.home / protocol.ROOT_DIR
+    disk.mkdir()
+    mount = f"mount -t tmpfs -o size=2m none {disk}"
+    if shutil.which("unshare") is None or subprocess.run([*namespace, mount], check=False).returncode != 0:
+        pytest.skip("no mount namespace here")
+    runner = f"{machine.python} {machine.home}/runner/runner.py"
+    stop = f"until [ -s {machine.attempt()}/output/filler ]; do sleep 0.05; done; {runner} stop --run run --attempt 1"
+    script = f"""
+        {mount} && {runner} start > /dev/null || exit 9
+        {stop if kind == "stopped" else "true"} > /dev/null
+        until [ -s {machine.attempt()}/exit.json ]; do sleep 0.05; done
+        {runner} push --run run --attempt 1 --to gs://{bucket.name}/artifacts > /dev/null || exit 7
+        cat {machine.attempt()}/exit.json
+        """
+    job = JobSpec("run", 1, ("sh", "-c", FULL_DISK[kind]), checkpoints_uri=URI, mirror_secs=0.1, grace_secs=LONG_GRACE)
+    environment = machine.environment(STORAGE_EMULATOR_HOST=bucket.url)
+    data = request(job, Bundle((), empty_tar()))
+    done = subprocess.run([*namespace, script], input=data, env=environment, capture_output=True, check=True)
+    result = json.loads(done.stdout)
+    assert (result["exit_code"], result["checkpoint_durable"], result["mirror_error"]) == (0, True, "")
+    assert len(bucket.folders) == 1
+    assert storage_bucket(bucket.url, bucket.name).blob("artifacts/manifest.json").exists()

@@ -71,19 +71,27 @@ FULL_DISK = """
 import os, protocol
 from machine.run_dir import RunDir
 run = RunDir("run", 1)
-run.reserve(protocol.MIRROR_FILE)
+run.reserve(protocol.MIRROR_FILE, protocol.STOP_REQUEST_FILE, protocol.STOP_FILE)
 run.write(protocol.MIRROR_FILE, {"last_step": 0})
 filler = os.open(str(run.path / "filler"), os.O_WRONLY | os.O_CREAT)
-try:
-    while True:
-        os.write(filler, b"x" * 512)
-except OSError as error:
-    print(error.errno)
+def fill():
+    try:
+        while True:
+            os.write(filler, b"x" * 512)
+    except OSError as error:
+        print(error.errno)
+fill()
 found = []
 for step in range(1, 6):
     run.write(protocol.MIRROR_FILE, {"last_step": step, "error": "x" * (600 * (step % 3))})
     found.append(run.read(protocol.MIRROR_FILE)["last_step"])
 print(found)
+for number in range(1, 4):
+    run.write(protocol.STOP_REQUEST_FILE, {"grace_secs": number})
+print(run.read(protocol.STOP_REQUEST_FILE))
+run.request_stop()
+print(run.stop_file.exists())
+fill()
 try:
     run.write(protocol.DELIVERED_FILE, {"offset": 1})
 except OSError as error:
@@ -92,15 +100,18 @@ except OSError as error:
 
 
 def test_what_is_reserved_is_written_on_a_full_disk(machine: Machine) -> None:
-    """A command that fills the disk keeps nobody from the state of the mirror, as often as that changes."""
+    """A command that fills the disk keeps no reserved file from being written, as often as it changes."""
     namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
     attempt = machine.attempt()
     attempt.mkdir(parents=True)
-    mount = f"mount -t tmpfs -o size=64k none {attempt}"
+    mount = f"mount -t tmpfs -o size=96k none {attempt}"
     if shutil.which("unshare") is None or subprocess.run([*namespace, mount], check=False).returncode != 0:
         pytest.skip("no mount namespace here")
     (machine.home / "fill.py").write_text(FULL_DISK)
     script = f"{mount} && exec {machine.python} {machine.home}/fill.py"
     environment = machine.environment(PYTHONPATH=str(machine.home / "runner"))
     done = subprocess.run([*namespace, script], capture_output=True, env=environment, text=True, check=False)
-    assert (done.stdout.splitlines(), done.stderr) == (["28", "[1, 2, 3, 4, 5]", "28"], "")
+    assert (done.stdout.splitlines(), done.stderr) == (
+        ["28", "[1, 2, 3, 4, 5]", "{'grace_secs': 3}", "True", "28", "28"],
+        "",
+    )
