@@ -29,6 +29,9 @@ def deadline_alerts(gcp_conn_id: str = "google_cloud_default") -> list[DeadlineA
     answers every *Clear* of a task with an error 500, as long as an alert is due (``models/taskinstance.py``,
     ``_recalculate_dagrun_queued_at_deadlines``, counts with what is stored, and a ``timedelta`` is a mapping there).
 
+    Airflow's UI counts each alert as a deadline of the DAG, and its name says what it is. One alert at the hours that a
+    person has chosen would need a reference of our own, which Airflow 3.3.2 does not recalculate when a run is cleared.
+
     :param gcp_conn_id: connection for the Cloud TPU API and Cloud Storage.
     """
     return [
@@ -36,6 +39,7 @@ def deadline_alerts(gcp_conn_id: str = "google_cloud_default") -> list[DeadlineA
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
             interval=(interval + SLACK).total_seconds(),  # type: ignore[arg-type]  # annotated for a timedelta
             callback=AsyncCallback(f"{__name__}.end_overdue", {"gcp_conn_id": gcp_conn_id}),
+            name=f"After {interval / dt.timedelta(hours=1):g} h: delete the TPU if deadline_hours have passed",
         )
         for interval in LADDER
     ]

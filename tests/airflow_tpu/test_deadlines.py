@@ -117,6 +117,13 @@ def test_ladder_reaches_the_longest_deadline() -> None:
     assert len(deadline_alerts()) == len(LADDER)
 
 
+def test_each_alert_says_what_it_is() -> None:
+    """Airflow's UI lists them all as deadlines of the DAG: their names tell them from the one that a person chose."""
+    names = [alert.name for alert in deadline_alerts()]
+    assert names[1] == "After 6 h: delete the TPU if deadline_hours have passed"
+    assert len(set(names)) == len(LADDER)
+
+
 @pytest.mark.parametrize("alert", deadline_alerts(), ids=lambda alert: str(alert.interval))
 def test_callback_can_be_imported_by_its_path(alert: object) -> None:
     """The triggerer imports the callback by its dotted path; a typo there would be noticed at the deadline only."""

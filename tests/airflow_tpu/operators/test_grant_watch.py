@@ -89,6 +89,9 @@ def test_a_notice_is_given_once(env: CloudEnv, monkeypatch: pytest.MonkeyPatch) 
     assert "Models: digits (2 version(s))." in told
     assert events[Asset(NOTICE_ASSET)].extra == {"days": 0, "text": told}
     assert notice.execute(context(outlet_events=OutletEventAccessors())) == ""
+    (record,) = env.ledger.names("notices/")
+    env.storage.upload(BUCKET, record, data="oops")  # whatever it holds, it says that the notice was given
+    assert notice.execute(context(outlet_events=OutletEventAccessors())) == ""
 
 
 def test_a_notice_goes_by_mail(env: CloudEnv, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,7 @@ def test_manifest_of_another_release_is_left_alone(version: dict[str, Any]) -> N
         {"files": [{"path": "a/../../b", "size": 1, "crc32c": ""}]},
         {"files": [{"path": "", "size": 1, "crc32c": ""}]},
         {"files": [{"path": "a", "size": "big", "crc32c": ""}]},
+        {"files": [{"path": "a", "size": float("inf"), "crc32c": ""}]},
         {"files": [{"path": "a", "size": 1, "crc32c": ""}, {"path": "a", "size": 2, "crc32c": ""}]},
     ],
 )

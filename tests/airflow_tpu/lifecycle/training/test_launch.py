@@ -209,6 +209,15 @@ async def test_rest_of_a_run_that_no_task_has_copied_is_saved(env: CloudEnv, cli
     await asyncio.to_thread(save_rest, work)
 
 
+@pytest.mark.parametrize("text", ["oops", "[]", '{"version": 1, "files": [], "failed": [{}]}'])
+def test_manifest_of_a_push_that_cannot_be_read_says_nothing(env: CloudEnv, text: str) -> None:
+    """What it names is copied again while the TPU lives."""
+    work = run_context()
+    uri = artifacts_uri(work.conf, KEY.name, 1)
+    env.storage.upload(BUCKET, f"{uri.removeprefix(f'gs://{BUCKET}/')}/manifest.json", data=text)
+    assert brought(work, uri) is None
+
+
 async def test_rest_of_a_run_whose_tpu_is_gone_is_said_to_be_lost(env: CloudEnv, client: TPUClient) -> None:
     """Output that was not in the bucket is lost with the TPU; the delete logs that, and continues."""
     work = run_context(script(env, ENDLESS))
