@@ -13,11 +13,19 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.consequences import BEING_DELETED, LOST
-from airflow_tpu.core.ledger.events import TimeSource
+from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.run.expiry import select_expired
 from airflow_tpu.core.tpu.identity import Airflows
 from airflow_tpu.core.tpu.labels import token_of
-from airflow_tpu.errors import HostLost, TPUError, TPULost, TPUVanished, UnknownVersion, UnreadableObject
+from airflow_tpu.errors import (
+    CloudError,
+    HostLost,
+    TPUError,
+    TPULost,
+    TPUVanished,
+    UnknownVersion,
+    UnreadableObject,
+)
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
 from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
@@ -119,8 +127,11 @@ def give_back(run: RunContext, record: RunRecord, error: TPUError, holds_lease: 
     if isinstance(error, TPULost) and holds_lease:
         _end_seen(run, record, Ended(record.node_id, error, run.clock.now()))
     log.warning("no usable TPU: deleting what this attempt asked for")
-    if clean_up(run, record):
+    is_clean = clean_up(run, record)
+    if is_clean:
         error.consequence = error.consequence or BEING_DELETED
+    if is_clean and holds_lease and _says_never_ready(error):
+        _end_unborn(run, record)
 
 
 def close_lost(run: RunContext, record: RunRecord, ended: Ended) -> None:
@@ -156,6 +167,18 @@ def _end_seen(run: RunContext, record: RunRecord, ended: Ended) -> None:
         known = known.with_life(ended.node_id, cause=reason)
         close_ended(run.stores.ledger, known, record.key, [end])
         error.consequence = error.consequence or LOST
+
+
+def _says_never_ready(error: TPUError) -> bool:
+    """Whether the API has refused or failed a create: such a TPU was never charged."""
+    return isinstance(error, CloudError) and not isinstance(error, TPULost)
+
+
+def _end_unborn(run: RunContext, record: RunRecord) -> None:
+    """Note that the current incarnation never became READY, unless it was seen so: no later look can tell."""
+    if record.incarnation and record.life(record.node_id).ready_at is None:
+        end = IncarnationEnd(record.node_id, run.clock.now(), EndReason.NEVER_READY, TimeSource.API)
+        note_ends(run.stores.runs, run.stores.ledger, record.key, [end])
 
 
 def clean_up(run: RunContext, record: RunRecord) -> bool:

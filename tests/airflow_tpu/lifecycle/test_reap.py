@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from airflow_tpu.clients.tpu_api import TPUClient
-from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
+from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
+from airflow_tpu.core.ledger.usage import fold
 from airflow_tpu.core.run.expiry import LeaseState
 from airflow_tpu.core.tpu.labels import LABEL_IDENTITY, LeaseStamp, RunKey, labels
+from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.lifecycle.connections import Connections
 from airflow_tpu.lifecycle.create import Provisioner
 from airflow_tpu.lifecycle.ends.expired import delete_expired
@@ -21,6 +23,7 @@ from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 from airflow_tpu.lifecycle.reap import lease_states, reap
 from airflow_tpu.lifecycle.run_context import GrantContext
 from airflow_tpu.lifecycle.waits.ready import until_ready
+from airflow_tpu.stores.grants import load_catalogue
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.runs import RunStore
 from localcloud.testing import eventually
@@ -85,6 +88,23 @@ async def test_open_ledger_record_without_a_tpu_is_closed(env: CloudEnv, client:
     assert [event.end_reason for event in closed] == [EndReason.VANISHED]
     assert [event.node_id for event in env.ledger.open_records()] == [f"{RUNNING.name}-1"]
     assert all(isinstance(event, Opened) for event in env.ledger.open_records())
+
+
+@pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
+async def test_ready_unseen_and_deleted_by_hand_counts_in_full(env: CloudEnv, client: TPUClient, queued: bool) -> None:
+    """Of a TPU that no process saw READY and that is gone nothing is known: it counts from request to notice, ``~``."""
+    await start(env, client, KEY, queued)
+    node = node_name("local-project", ZONE, f"{KEY.name}-1")
+    await (client.delete_queued_resource(node.queued) if queued else client.delete_node(node))
+    eventually(lambda: {**env.nodes(), **env.queued()}, lambda left: not left)
+    opened = env.ledger.open_records()
+    over = lease_states(env.runs, lambda *_: "failed")
+    assert close_forgotten(env.stores, over, await take_snapshot(client), opened) == [node.id]
+    (event,) = [event for event in env.ledger.events() if isinstance(event, Closed)]
+    assert (event.end_reason, event.time_source) == (EndReason.VANISHED, TimeSource.OBSERVED)
+    (row,) = fold(env.ledger.events(), load_catalogue(), now()).rows
+    assert row.estimated
+    assert float(row.hours) * 3600 >= env.ready_seconds() > 0
 
 
 async def test_record_of_a_tpu_that_is_only_coming_stays_open(env: CloudEnv, client: TPUClient) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from airflow_tpu.core.ledger.audit_log import AuditEntry
-from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
+from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
 from airflow_tpu.core.ledger.ledger_filter import LedgerFilter
 from airflow_tpu.core.ledger.usage import paired
+from airflow_tpu.core.tpu.resource_name import ResourceKind
 
 TOLERANCE = timedelta(minutes=1)
 """How far two records of the same event may be apart: two clocks, and the time until we have noticed."""
@@ -47,6 +48,7 @@ class Trace:
     """What the log has of one resource id: a node, its queued resource, or both under the same id.
 
     :ivar created: first time a create was accepted, None if none was.
+    :ivar came: when the create of a node had ended well: it was READY then. A queued resource's says nothing of that.
     :ivar deleted: first time a delete was accepted.
     :ivar gone: last time a delete had ended.
     :ivar refused: why the last create that was refused or failed did so.
@@ -54,6 +56,7 @@ class Trace:
     """
 
     created: datetime | None = None
+    came: datetime | None = None
     deleted: datetime | None = None
     gone: datetime | None = None
     refused: str = ""
@@ -70,7 +73,9 @@ class Trace:
     def _add_create(self, entry: AuditEntry) -> None:
         if entry.error:
             self.refused = entry.error
-        elif not entry.is_last and self.created is None:
+        elif entry.is_last:
+            self.came = self.came or (entry.at if entry.name.kind is ResourceKind.NODE else None)
+        elif self.created is None:
             self.created, self.who = entry.at, entry.who
 
 
@@ -130,7 +135,18 @@ def _compared(opened: Opened, closed: Closed | None, trace: Trace, tolerance: ti
         return
     if abs(opened.requested_at - trace.created) > tolerance:
         yield Difference(name, "ledger and log differ on the time of the create", opened.requested_at, trace.created)
-    yield from _ends(closed, trace, tolerance, name)
+    yield from _unseen(closed, trace, tolerance, name) if not was_ready else _ends(closed, trace, tolerance, name)
+
+
+def _unseen(closed: Closed | None, trace: Trace, tolerance: timedelta, name: str) -> Iterator[Difference]:
+    """A TPU that counts 0 hours in the ledger, and was READY by the log, or was there while nothing was known of it."""
+    end = "no delete in the log: is it alive?" if trace.deleted is None else f"deleted {_moment(trace.deleted)}"
+    if trace.came is not None and (trace.deleted is None or trace.deleted - trace.came > tolerance):
+        yield Difference(name, f"never READY in the ledger, READY in the log, {end}", log=trace.came)
+    elif trace.came is None and not trace.refused and closed is not None and closed.time_source is not TimeSource.API:
+        yield Difference(
+            name, f"0 hours in the ledger, though nothing told that it never came; {end}", log=trace.created
+        )
 
 
 def _ends(closed: Closed | None, trace: Trace, tolerance: timedelta, name: str) -> Iterator[Difference]:

@@ -80,6 +80,7 @@ def _reason(phase: Phase) -> EndReason:
         Phase.UNHEALTHY: EndReason.FAILED,
         Phase.LOST: EndReason.PREEMPTED,
         Phase.DELETING: EndReason.DELETED,
+        Phase.UNKNOWN: EndReason.FINISHED,  # it may be READY: unknown counts in full
     }
     return reasons.get(phase, EndReason.NEVER_READY)
 

@@ -82,16 +82,19 @@ def _number(event: Opened, key: RunKey) -> int:
 
 
 def closing(opened: Opened, record: RunRecord | None, ending: IncarnationEnd | None, now: dt.datetime) -> Closed:
-    """The *closed* event of an incarnation, from what is known of its life and its end, noticed now at the latest."""
+    """The *closed* event of an incarnation, from what is known of its life and its end, noticed now at the latest.
+
+    What is not known counts in full: 0 hours are written only for a TPU of which the API has told that it never came.
+    """
     known = noted_end(record, opened.node_id)  # by the process that requested the delete
     ending = next(iter(settled([known] if known else [], [ending] if ending else [])), None)
     life = record.life(opened.node_id) if record is not None else Life()
     ready_at = life.ready_at
     if ready_at is None:
-        # Never seen READY by us. What was alive at the end may have been READY unseen: then count from the request,
-        # which is never too little, and say that it was observed.
-        if ending is None or ending.reason is EndReason.NEVER_READY:
-            return Closed(opened.node_id, None, None, EndReason.NEVER_READY, TimeSource.OBSERVED)
+        if ending is not None and ending.reason is EndReason.NEVER_READY:
+            return Closed(opened.node_id, None, None, EndReason.NEVER_READY, TimeSource.API)
+        # Never seen READY by us, and it may have been READY unseen, even if it has been deleted since by hand: count
+        # from the request, which is never too little, and say that it was observed.
         ready_at = opened.requested_at
     end = ending or IncarnationEnd(opened.node_id, now, _unseen(record, now), TimeSource.OBSERVED)
     end = replace(end, reason=reason_of(life, end.reason))

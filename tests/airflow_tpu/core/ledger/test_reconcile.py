@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_tpu.core.ledger.audit_log import AuditEntry, read_entries
-from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
+from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
 from airflow_tpu.core.ledger.ledger_filter import LedgerFilter
 from airflow_tpu.core.ledger.reconcile import reconcile
 from airflow_tpu.core.tpu.resource_name import ResourceName
@@ -128,6 +128,37 @@ def test_what_never_came_is_no_difference() -> None:
     assert differences([refused], EVENTS) == [
         f"{NODE}: in the ledger, its create was refused: no more capacity (code 8) (ledger 2026-11-27 12:00:00 UTC)"
     ]
+
+
+UNSEEN = Closed(NODE, None, None, EndReason.NEVER_READY, TimeSource.OBSERVED)
+NEVER = Closed(NODE, None, None, EndReason.NEVER_READY, TimeSource.API)
+QUEUED = [logged("CreateQueuedResource", 0), logged("CreateQueuedResource", 0.1, mark="last")]
+QUEUED_END = logged("DeleteQueuedResource", 95)
+
+
+@pytest.mark.parametrize("end", [UNSEEN, NEVER])
+def test_ready_in_the_log_and_never_in_the_ledger(end: Closed) -> None:
+    """A node whose create ended well was charged until its delete: 0 hours in the ledger are a difference."""
+    assert differences(LIFE, [opened(), end]) == [
+        f"{NODE}: never READY in the ledger, READY in the log, deleted 2026-11-27 13:35:00 UTC "
+        "(log 2026-11-27 12:05:00 UTC)"
+    ]
+    assert "is it alive?" in differences(LIFE[:2], [opened(), end])[0]
+
+
+def test_a_queued_resource_of_which_nothing_was_known() -> None:
+    """The log does not say when a queued resource got its TPU: 0 hours that nobody saw are a difference."""
+    (found,) = differences([*QUEUED, QUEUED_END], [opened(), UNSEEN])
+    assert "0 hours in the ledger, though nothing told that it never came; deleted 2026-11-27 13:35:00 UTC" in found
+    assert differences([*QUEUED, QUEUED_END], [opened(), NEVER]) == []
+
+
+def test_a_create_that_failed_later_never_came() -> None:
+    """An operation that ended with an error, and a node deleted on its way, were never READY."""
+    failed = logged("CreateNode", 1, mark="last", status={"code": 8, "message": "no more capacity"})
+    for end in (UNSEEN, NEVER):
+        assert differences([LIFE[0], failed], [opened(), end]) == []
+    assert differences([LIFE[0], logged("DeleteNode", 4.5), LIFE[1], LIFE[3]], [opened(), NEVER]) == []
 
 
 def test_days_and_runs_are_chosen_on_both_sides() -> None:
