@@ -21,6 +21,7 @@ CREATE OR REPLACE EXTERNAL TABLE `PROJECT.DATASET.tpu_usage` (
   estimated BOOL,
   covered BOOL,
   chip_hours NUMERIC,
+  covered_chip_hours NUMERIC,
   idle_chip_hours NUMERIC,
   lost_chip_hours NUMERIC,
   artifact_bytes INT64,
@@ -36,6 +37,6 @@ OPTIONS (
 );
 
 -- Chip-hours and list value by DAG and month:
---   SELECT dag_id, FORMAT_TIMESTAMP('%Y-%m', requested_at) AS month, SUM(chip_hours) AS chip_hours,
---          SUM(list_value_usd) AS list_value_usd, COUNTIF(list_value_usd IS NULL) AS of_unknown_price
+--   SELECT dag_id, FORMAT_TIMESTAMP('%Y-%m', requested_at) AS month, SUM(covered_chip_hours) AS chip_hours,
+--          SUM(covered_chip_hours * usd_per_chip_hour) AS list_value_usd, COUNTIF(list_value_usd IS NULL) AS of_unknown_price
 --   FROM `PROJECT.DATASET.tpu_usage` WHERE covered GROUP BY 1, 2 ORDER BY 2, 1;

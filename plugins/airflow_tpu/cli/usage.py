@@ -68,7 +68,7 @@ def _wanted(args: argparse.Namespace) -> LedgerFilter:
 def _period(args: argparse.Namespace, grant: Grant, wanted: LedgerFilter) -> Usage:
     from airflow_tpu.stores.grants import load_catalogue
 
-    return fold(wanted.of(_events(args, grant)), load_catalogue(), dt.datetime.now(dt.UTC))
+    return fold(_events(args, grant), load_catalogue(), dt.datetime.now(dt.UTC), wanted=wanted)
 
 
 def _month(args: argparse.Namespace, grant: Grant) -> Usage:

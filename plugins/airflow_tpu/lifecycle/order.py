@@ -13,7 +13,7 @@ from airflow_tpu.clients.tpu_messages import Stamp
 from airflow_tpu.core.grant.authorize import authorize
 from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.grant.reservations import NOTHING, Reservation, Reservations
-from airflow_tpu.core.ledger.events import Opened
+from airflow_tpu.core.ledger.events import GrantTerm, Opened
 from airflow_tpu.core.ledger.transfers import transfers
 from airflow_tpu.core.run.start_window import first_of
 from airflow_tpu.core.tpu.labels import labels
@@ -151,4 +151,5 @@ class Order:
             paid_reason=permit.paid_reason,
             requested_at=now,
             transfers=transfers(self.bucket_locations, self.below, spec.zone, self.artifacts_uri),
+            term=GrantTerm(self.grant.begins_at, self.grant.ends_at, tuple(map(str, self.grant.allowances))),
         )

@@ -30,7 +30,7 @@ class ReportStore(Store):
         :param catalogue: gives the list prices.
         """
         events = LedgerStore(self.hook, self.root, clock=self.clock).events()
-        return fold(month.selection.of(events), catalogue, self.clock.now(), self.stored())
+        return fold(events, catalogue, self.clock.now(), self.stored(), month.selection)
 
     def stored(self) -> StoredBytes:
         """What is kept below the grant's prefix, and what was removed there and is billed until it is let go."""

@@ -201,6 +201,16 @@ async def test_failed_request_is_swept(env: CloudEnv, client: TPUClient) -> None
     assert closed(env)[FIRST].end_reason is EndReason.NEVER_READY
 
 
+async def test_the_record_names_the_grant(env: CloudEnv, client: TPUClient) -> None:
+    """Term and rows are written down before the create: what is covered is decided by the grant of that moment."""
+    await env.ensure(client)
+    (event,) = env.ledger.open_records()
+    assert event.term is not None
+    assert (event.term.begins_at, event.term.ends_at) == (env.grant.begins_at, env.grant.ends_at)
+    assert list(event.term.rows) == [str(row) for row in env.grant.allowances]
+    assert event.allowance in event.term.rows
+
+
 async def test_incarnations_count_on_where_the_project_stands(env: CloudEnv, client: TPUClient) -> None:
     """With the lease object lost, numbers continue from the newest TPU that the project knows."""
     await ready(env, client)

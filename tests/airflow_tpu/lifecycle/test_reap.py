@@ -98,7 +98,7 @@ async def test_ready_unseen_and_deleted_by_hand_counts_in_full(env: CloudEnv, cl
     await (client.delete_queued_resource(node.queued) if queued else client.delete_node(node))
     eventually(lambda: {**env.nodes(), **env.queued()}, lambda left: not left)
     opened = env.ledger.open_records()
-    over = lease_states(env.runs, lambda *_: "failed")
+    over = lease_states(env.runs, lambda *_: "failed", AIRFLOW)
     assert close_forgotten(env.stores, over, await take_snapshot(client), opened) == [node.id]
     (event,) = [event for event in env.ledger.events() if isinstance(event, Closed)]
     assert (event.end_reason, event.time_source) == (EndReason.VANISHED, TimeSource.OBSERVED)

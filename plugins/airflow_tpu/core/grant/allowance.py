@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from airflow_tpu.errors import Fault
 
 DEVICES = "devices"
 CHIPS = "chips"
+_TEXT = re.compile(rf"([1-9][0-9]*) (\S+) (\S+) ({DEVICES}|{CHIPS}) in (\S+)")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,20 @@ class Allowance:
     def __str__(self) -> str:
         what = self.accelerator_type or self.generation
         return f"{self.count} {self.tier} {what} {self.unit} in {self.zone}"
+
+    @classmethod
+    def parse(cls, text: str, generations: Generations) -> Allowance | None:
+        """Read the text of a row back, None if it is none or of a generation that is not known here."""
+        found = _TEXT.fullmatch(text)
+        if found is None or found[2] not in set(Tier):
+            return None
+        named, parsed = generations.find(found[3]), generations.parse(found[3])
+        if named is None and parsed is None:
+            return None
+        count, tier = int(found[1]), Tier(found[2])
+        if named is not None:
+            return cls(count, found[4], tier, found[5], named.name)
+        return cls(count, found[4], tier, found[5], parsed.generation if parsed else "", found[3])
 
     def is_of(self, accelerator_type: str, generation: str) -> bool:
         """Whether the row is about this type of this generation, wherever it is."""

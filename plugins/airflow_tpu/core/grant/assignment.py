@@ -16,15 +16,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from airflow_tpu.core.catalogue.generations import Generations
 from airflow_tpu.core.grant.allowance import DEVICES, Allowance
-from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import InventoryItem
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import Tier
 
 Pool = tuple[str, Tier]
 """Zone and tier; rows and TPUs of different pools have nothing to do with one another."""
+
+
+class GrantRows(Protocol):
+    """A grant, or as much of one as its rows are."""
+
+    @property
+    def allowances(self) -> tuple[Allowance, ...]:
+        """The rows."""
+
+    @property
+    def generations(self) -> Generations:
+        """The rule by which the chips of a type are counted."""
 
 
 @dataclass
@@ -85,14 +98,14 @@ class RowUse:
 class Assignment:
     """The rows of a grant with what belongs to each, and what belongs to none.
 
-    :param grant: the grant.
+    :param grant: whose rows they are.
     :param uses: one for each row, in the order of the grant.
     :param places: use of the row that a TPU belongs to; TPUs of no row are missing.
     :param uncovered: living TPUs of a type, tier or zone that no row has.
     :param uncounted: TPUs of a type outside Google's naming rule, living or not: they may use any row of their pool.
     """
 
-    grant: Grant
+    grant: GrantRows
     uses: tuple[RowUse, ...]
     places: Mapping[InventoryItem, RowUse]
     uncovered: tuple[InventoryItem, ...]
@@ -108,7 +121,7 @@ class Assignment:
         return [by_row[row] for row in rows_for(self.grant, accelerator_type, zone, tier)]
 
 
-def rows_for(grant: Grant, accelerator_type: str, zone: str, tier: Tier) -> list[Allowance]:
+def rows_for(grant: GrantRows, accelerator_type: str, zone: str, tier: Tier) -> list[Allowance]:
     """Rows about TPUs of this type, zone and tier, however many exist already; the most specific first."""
     name, pool = grant.generations.type_name(accelerator_type), _pool(zone, tier)
     parsed = grant.generations.parse(name)
@@ -118,7 +131,7 @@ def rows_for(grant: Grant, accelerator_type: str, zone: str, tier: Tier) -> list
     return sorted((row for row in mine if row.is_of(name, parsed.generation)), key=_breadth)
 
 
-def assign(grant: Grant, items: Iterable[InventoryItem], paid: Collection[ResourceName | None] = ()) -> Assignment:
+def assign(grant: GrantRows, items: Iterable[InventoryItem], paid: Collection[ResourceName | None] = ()) -> Assignment:
     """Give every TPU to a row of the grant.
 
     :param items: TPUs and reservations, each once.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_UP, Decimal
 
+from airflow_tpu.core.catalogue.address_prices import ADDRESS_SOURCE, ADDRESS_USD
 from airflow_tpu.core.catalogue.transfer_rates import rate_between
 from airflow_tpu.core.grant.create_request import Request
-from airflow_tpu.core.ledger.billable import ADDRESS_SOURCE, ADDRESS_USD
 from airflow_tpu.core.request.consent import Consent
 from airflow_tpu.core.request.fields import shown
 from airflow_tpu.errors import Fault

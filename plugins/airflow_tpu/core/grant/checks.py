@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from airflow_tpu.core.catalogue.address_prices import ADDRESS_SOURCE, ADDRESS_USD
 from airflow_tpu.core.catalogue.runtimes import runtime_faults
 from airflow_tpu.core.catalogue.transfer_rates import rate_between, sentence
 from airflow_tpu.core.grant.allowance import Allowance
 from airflow_tpu.core.grant.assignment import Assignment, RowUse, assign, rows_for
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.grant.mismatch import mismatches
-from airflow_tpu.core.ledger.billable import ADDRESS_SOURCE, ADDRESS_USD
 from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, GrantViolation
 
 if TYPE_CHECKING:

@@ -6,14 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
+from airflow_tpu.core.catalogue.address_prices import ADDRESS_SOURCE, ADDRESS_USD, NAT_USD
 from airflow_tpu.core.ledger.incarnation import Row
-from airflow_tpu.core.tpu.spec import Tier
 
-# USD for one external IPv4 address and hour: https://cloud.google.com/vpc/network-pricing, read 2026-10-16.
-ADDRESS_USD = {Tier.ON_DEMAND: Decimal("0.005"), Tier.SPOT: Decimal("0.0025")}
-ADDRESS_SOURCE = "Google network pricing, 2026-10-16"
-# USD for one VM and hour behind Cloud NAT; each GiB and each address of the gateway come on top. Same page and day.
-NAT_USD = Decimal("0.0014")
 NOT_MEASURED = (
     "storage over time (soft-deleted and noncurrent bytes too) and its operations, traffic between regions or out of "
     "Google, the bytes and addresses of Cloud NAT, extra disks and snapshots, logging, the machines that Airflow runs "
@@ -64,18 +59,18 @@ def not_free(rows: Iterable[Row], stored: StoredBytes | None = None) -> tuple[No
 
 
 def _tpus(rows: tuple[Row, ...]) -> Iterable[NotFree]:
-    groups: dict[tuple[str, str, str, str], list[Row]] = {}
+    groups: dict[tuple[str, str, str, str], list[tuple[Row, Decimal]]] = {}
     for row in rows:
-        if not row.covered and row.chip_hours:
-            opened = row.opened
-            key = (str(opened.tier), opened.accelerator_type, opened.zone, opened.paid_reason)
-            groups.setdefault(key, []).append(row)
-    for (tier, kind, zone, reason), members in groups.items():
-        chip_hours = sum((row.chip_hours for row in members), Decimal(0))
-        price = members[0].price
+        opened = row.opened
+        for part in row.billed:
+            key = (str(opened.tier), opened.accelerator_type, opened.zone, part.why)
+            groups.setdefault(key, []).append((row, part.chip_hours))
+    for (tier, kind, zone, why), members in groups.items():
+        chip_hours = sum((hours for _, hours in members), Decimal(0))
+        price = members[0][0].price
         usd = None if price is None else chip_hours * price.usd_per_chip_hour
-        note = f"outside the grant: {reason or 'no reason was given'}"
-        yield NotFree(f"TPU {tier} {kind}, {zone}", chip_hours, "chip-hours", usd, note)
+        most = "at most, " if any(row.estimated for row, _ in members) else ""
+        yield NotFree(f"TPU {tier} {kind}, {zone}", chip_hours, "chip-hours", usd, f"{most}outside the grant: {why}")
 
 
 def _addresses(rows: tuple[Row, ...]) -> Iterable[NotFree]:

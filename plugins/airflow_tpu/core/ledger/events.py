@@ -56,6 +56,20 @@ class Transfer:
 
 
 @dataclass(frozen=True)
+class GrantTerm:
+    """The grant as it was when a TPU was requested: what decides which of its hours are free.
+
+    :param begins_at: aware instant from which it covers.
+    :param ends_at: aware instant from which nothing is covered.
+    :param rows: its allowances, as their texts.
+    """
+
+    begins_at: datetime
+    ends_at: datetime
+    rows: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Opened:
     """A TPU is about to be requested.
 
@@ -68,6 +82,7 @@ class Opened:
     :param paid_reason: reason given for a TPU that is not free, empty when it is covered.
     :param requested_at: aware instant just before the call.
     :param transfers: its buckets in other regions; None in a record from before they were recorded.
+    :param term: the grant at that instant, None if nothing was noted of it.
     """
 
     node_id: str
@@ -85,6 +100,7 @@ class Opened:
     paid_reason: str
     requested_at: datetime
     transfers: tuple[Transfer, ...] | None = None
+    term: GrantTerm | None = None
 
     @property
     def path(self) -> str:

@@ -20,6 +20,18 @@ _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
+class Billed:
+    """Chip-hours of one incarnation that the grant does not cover.
+
+    :param why: in words.
+    :param chip_hours: how many.
+    """
+
+    why: str
+    chip_hours: Decimal
+
+
+@dataclass(frozen=True)
 class Row:
     """One incarnation.
 
@@ -36,6 +48,7 @@ class Row:
     :param estimated: the times are an upper bound or were observed by us, not told by the API.
     :param artifact_bytes: bytes it wrote to the bucket.
     :param workers: its worker VMs, None for a type that the catalogue does not know.
+    :param excess: chip-hours that are billed although a row covered it when it was requested.
     """
 
     opened: Opened
@@ -49,11 +62,24 @@ class Row:
     estimated: bool = False
     artifact_bytes: int = 0
     workers: int | None = None
+    excess: tuple[Billed, ...] = ()
 
     @property
     def covered(self) -> bool:
-        """Whether a row of the grant covers the TPU."""
+        """Whether a row of the grant covered the TPU when it was requested."""
         return self.opened.allowance is not None
+
+    @property
+    def covered_chip_hours(self) -> Decimal:
+        """Chip-hours that the grant covers."""
+        return self.chip_hours - sum((part.chip_hours for part in self.billed), _ZERO)
+
+    @property
+    def billed(self) -> tuple[Billed, ...]:
+        """Chip-hours that it does not cover, by the reason."""
+        if self.covered or not self.chip_hours:
+            return self.excess
+        return (Billed(self.opened.paid_reason or "no reason was given", self.chip_hours),)
 
     @property
     def wait_seconds(self) -> float | None:

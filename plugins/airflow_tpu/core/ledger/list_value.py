@@ -34,10 +34,10 @@ def not_paid(rows: Iterable[Row]) -> list[Priced]:
     """What the grant covers, by kind and price, sorted by kind."""
     groups: dict[tuple[str, Price | None], Decimal] = {}
     for row in rows:
-        if row.covered and row.chip_hours:
+        if row.covered_chip_hours:
             opened = row.opened
             key = (f"{opened.accelerator_type} {opened.tier.pool}, {opened.zone}", row.price)
-            groups[key] = groups.get(key, Decimal(0)) + row.chip_hours
+            groups[key] = groups.get(key, Decimal(0)) + row.covered_chip_hours
     return sorted((Priced(kind, price, hours) for (kind, price), hours in groups.items()), key=lambda line: line.kind)
 
 

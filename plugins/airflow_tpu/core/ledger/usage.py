@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
 from airflow_tpu.core.catalogue.catalogue import Catalogue, Price
 from airflow_tpu.core.ledger.billable import NotFree, StoredBytes, not_free
+from airflow_tpu.core.ledger.coverage import judged
 from airflow_tpu.core.ledger.events import Closed, Opened
 from airflow_tpu.core.ledger.incarnation import RUNNING, Row, row_of
+from airflow_tpu.core.ledger.ledger_filter import LedgerFilter
 from airflow_tpu.core.ledger.transfers import across_regions
 from airflow_tpu.errors import LedgerError
 
@@ -84,26 +86,32 @@ class Usage:
 
 
 def fold(
-    events: Iterable[Opened | Closed], catalogue: Catalogue, now: datetime, stored: StoredBytes | None = None
+    events: Iterable[Opened | Closed],
+    catalogue: Catalogue,
+    now: datetime,
+    stored: StoredBytes | None = None,
+    wanted: LedgerFilter | None = None,
 ) -> Usage:
-    """Add up a ledger.
+    """Add up a ledger, or a part of it.
 
-    :param events: in any order; a repeated one counts once.
+    :param events: of the whole ledger, in any order; a repeated one counts once. A part is chosen by ``wanted``, since
+        what lived beside it decides whether it was covered.
     :param catalogue: gives the list prices and the rates of traffic between regions.
     :param now: aware instant up to which a running incarnation counts.
     :param stored: adds what the bucket keeps to what is not free.
+    :param wanted: which incarnations count, None for all.
     :raises LedgerError: if a *closed* has no *opened*: part of the ledger is missing, so no sum would be honest.
     """
-    pairs = paired(events)
-    rows = tuple(row_of(opened, closed, catalogue, now) for opened, closed in pairs)
+    every = (row_of(opened, closed, catalogue, now) for opened, closed in paired(events))
+    rows = tuple(row for row in judged(every, catalogue.generations) if wanted is None or wanted.wants(row.opened))
     return Usage(
         rows=rows,
-        covered=_total(row for row in rows if row.covered),
-        not_covered=_total(row for row in rows if not row.covered),
+        covered=_total((row.covered_chip_hours, row.price) for row in rows),
+        not_covered=_total((part.chip_hours, row.price) for row in rows for part in row.billed),
         idle=sum((row.idle_chip_hours or Decimal(0) for row in rows), Decimal(0)),
         lost=sum((row.lost_chip_hours or Decimal(0) for row in rows), Decimal(0)),
         by_run=_grouped((f"{row.opened.dag_id} / {row.opened.run_id}", row.chip_hours, row.price) for row in rows),
-        by_allowance=_grouped((row.opened.allowance or NOT_COVERED, row.chip_hours, row.price) for row in rows),
+        by_allowance=_grouped(part for row in rows for part in _by_allowance(row)),
         by_dag=_grouped((row.opened.dag_id, row.chip_hours, row.price) for row in rows),
         by_day=_grouped((day, hours, row.price) for row in rows for day, hours in row.days()),
         not_free=(*not_free(rows, stored), *across_regions(rows, catalogue.transfer)),
@@ -130,11 +138,18 @@ def paired(events: Iterable[Opened | Closed]) -> list[tuple[Opened, Closed | Non
     return [(event, closed.get(event.node_id)) for event in ordered]
 
 
-def _total(rows: Iterable[Row]) -> Total:
+def _total(parts: Iterable[tuple[Decimal, Price | None]]) -> Total:
     total = Total()
-    for row in rows:
-        total = total.plus(row.chip_hours, row.price)
+    for chip_hours, price in parts:
+        total = total.plus(chip_hours, price)
     return total
+
+
+def _by_allowance(row: Row) -> Iterator[tuple[str, Decimal, Price | None]]:
+    if row.opened.allowance is not None:
+        yield row.opened.allowance, row.covered_chip_hours, row.price
+    if row.opened.allowance is None or row.excess:
+        yield NOT_COVERED, row.chip_hours - row.covered_chip_hours, row.price
 
 
 def _grouped(parts: Iterable[tuple[str, Decimal, Price | None]]) -> dict[str, Total]:

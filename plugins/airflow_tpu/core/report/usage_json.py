@@ -92,6 +92,7 @@ def _row(row: Row) -> dict[str, Any]:
         "allowance": row.opened.allowance,
         "state": row.state,
         "chip_hours": _number(row.chip_hours),
+        "covered_chip_hours": _number(row.covered_chip_hours),
         "idle_chip_hours": _number(row.idle_chip_hours),
         "lost_chip_hours": _number(row.lost_chip_hours),
         "estimated": row.estimated,
