@@ -27,11 +27,11 @@ from localcloud.testing import BackgroundCloud  # noqa: E402
 BUCKET = "benchmark"
 
 
-def fill(hook: ArtifactsHook, count: int) -> None:
-    """Write the objects of so many incarnations."""
+def fill(hook: ArtifactsHook, root: str, count: int) -> None:
+    """Write the objects of so many incarnations below ``gs://bucket/prefix``."""
     events = [event_from_bytes(content) for number in range(count) for content in incarnation(number)]
     with ThreadPoolExecutor(READERS) as pool:
-        list(pool.map(lambda event: hook.write_json(f"gs://{BUCKET}/{event.path}", event_to_json(event)), events))
+        list(pool.map(lambda event: hook.write_json(f"{root}/{event.path}", event_to_json(event)), events))
 
 
 def main() -> int:
@@ -42,7 +42,7 @@ def main() -> int:
         with BackgroundCloud(config) as cloud:
             os.environ["AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT"] = json.dumps(cloud.endpoints.airflow_connection())
             hook = ArtifactsHook()
-            timed("write", lambda: fill(hook, count))
+            timed("write", lambda: fill(hook, f"gs://{BUCKET}", count))
             store = LedgerStore(hook, f"gs://{BUCKET}")
             timed("list", lambda: store.names("ledger/"))
             events, seconds = timed("read", store.events)

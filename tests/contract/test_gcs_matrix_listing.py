@@ -35,6 +35,18 @@ def test_pages_have_the_asked_size(target: Target, tree: str, size: int) -> None
     assert [name for page in found for name in page] == sorted(TREE, key=str.encode)
 
 
+def test_only_the_asked_fields_are_sent(target: Target, tree: str) -> None:
+    """A long listing asks for names and generations alone, and gets nothing else."""
+    url = f"{target.url}/storage/v1/b/{target.bucket.name}/o"
+    wanted = {"prefix": f"{tree}b/", "maxResults": "2", "fields": "items(name,generation),nextPageToken"}
+    page = target.http.get(url, params=wanted).json()
+    assert page.keys() == {"items", "nextPageToken"}
+    assert [item.keys() for item in page["items"]] == [{"name", "generation"}] * 2
+    mixed = target.http.get(url, params={**wanted, "fields": "kind,items(name,etag)"}).json()
+    assert (page["items"][0]["name"], mixed["kind"]) == (f"{tree}b/1", "storage#objects")
+    assert mixed["items"][0].keys() == {"name", "etag"}
+
+
 @pytest.mark.parametrize("size", [1, 2, 100])
 def test_delimiter_folds_folders(target: Target, tree: str, size: int) -> None:
     """With a delimiter what lies deeper appears once as a prefix, whatever the size of a page."""

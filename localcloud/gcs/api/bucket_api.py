@@ -6,6 +6,7 @@ from typing import Any
 
 from localcloud.gcs.api.listing import MAX_PAGE, Query, list_page
 from localcloud.gcs.api.resources import bucket_resource, listed_resource
+from localcloud.gcs.protocol.partial import selection
 from localcloud.gcs.protocol.wire import Call, Reply
 from localcloud.gcs.storage import buckets
 from localcloud.gcs.storage.preconditions import Preconditions
@@ -57,8 +58,11 @@ async def list_objects(store: Store, call: Call) -> Reply:
     """Answer GET on ``/storage/v1/b/BUCKET/o``."""
     buckets.find(store, call.bucket)
     page = list_page(store, call.bucket, Query.of(call))
-    items = [listed_resource(row, call.base_url) for row in page.items]
-    return _listing("storage#objects", items=items, prefixes=page.prefixes, nextPageToken=page.token)
+    wanted = selection(call.query.get("fields", ""))
+    only = wanted.get("items", frozenset()) if wanted is not None else frozenset()
+    items = [listed_resource(row, call.base_url, only) for row in page.items]
+    parts = {"kind": "storage#objects", "items": items, "prefixes": page.prefixes, "nextPageToken": page.token}
+    return Reply.json({key: value for key, value in parts.items() if value and (wanted is None or key in wanted)})
 
 
 def _listing(kind: str, **fields: Any) -> Reply:

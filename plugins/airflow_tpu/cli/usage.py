@@ -26,9 +26,10 @@ from airflow_tpu.errors import ConfigError, Fault
 if TYPE_CHECKING:
     from airflow_tpu.core.grant.grant import Grant
     from airflow_tpu.core.ledger.events import Closed, Opened
+    from airflow_tpu.stores.ledger import LedgerStore
     from airflow_tpu.stores.reports import ReportStore
 
-RECONCILE = "reconcile"
+RECONCILE, VERIFY = "reconcile", "verify"
 
 
 def usage(args: argparse.Namespace) -> int:
@@ -38,6 +39,8 @@ def usage(args: argparse.Namespace) -> int:
     wanted = _wanted(args)
     if args.action == RECONCILE:
         return _reconcile(args, wanted)
+    if args.action == VERIFY:
+        return _verify(args)
     grant = load_grant(args.grant)
     found = _month(args, grant) if args.month else _period(args, grant, wanted)
     if args.csv:
@@ -104,11 +107,31 @@ def _reports(args: argparse.Namespace, grant: Grant) -> ReportStore:
 
 
 def _events(args: argparse.Namespace, grant: Grant) -> list[Opened | Closed]:
+    with reached():
+        return _ledger(args, grant).events()
+
+
+def _ledger(args: argparse.Namespace, grant: Grant) -> LedgerStore:
     from airflow_tpu.stores.ledger import LedgerStore
 
+    reports = _reports(args, grant)
+    return LedgerStore(reports.hook, reports.root)
+
+
+def _verify(args: argparse.Namespace) -> int:
+    """Fold every event from its own object, beside the fold of the months."""
+    from airflow_tpu.stores.grants import load_grant
+
     with reached():
-        reports = _reports(args, grant)
-        return LedgerStore(reports.hook, reports.root).events()
+        store = _ledger(args, load_grant(args.grant))
+        differing = store.verify()
+    for node_id in differing:
+        say(f"{node_id}: the object of its month does not tell what its own objects tell")
+    if differing:
+        say(f"{len(differing)} incarnation(s) differ: the months were removed, and the next report writes them anew")
+        return REFUSED
+    say("every event is in its month as in its own object, or is new")
+    return DONE
 
 
 def _reconcile(args: argparse.Namespace, wanted: LedgerFilter) -> int:
@@ -131,7 +154,7 @@ VERB = Verb(
     "usage",
     "chip-hours, list value not paid, and what is not free, from the ledger; or compare it with Google's audit log",
     (
-        option("action", nargs="?", choices=("report", RECONCILE), default="report", help="default: report"),
+        option("action", nargs="?", choices=("report", RECONCILE, VERIFY), default="report", help="default: report"),
         option("audit", nargs="?", metavar="AUDIT.json", help="exported Admin Activity entries, to reconcile with"),
         option("--run", default="", help="name or run id of a DAG run, or the id of one node"),
         option("--dag", default="", metavar="ID", help="id of a DAG"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import uuid
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,6 +57,10 @@ class StoredJSON:
     generation: int
 
 
+def _listed(item: Mapping[str, str]) -> ObjectInfo:
+    return ObjectInfo(item["name"], int(item["size"]), item.get("crc32c", ""), int(item["generation"]))
+
+
 class ArtifactsHook(GCSHook):
     """Cloud Storage through the same connection as the TPU API.
 
@@ -101,8 +107,10 @@ class ArtifactsHook(GCSHook):
     def listing(self, uri: str) -> list[ObjectInfo]:
         """Every object whose URI begins with this text, all pages."""
         bucket, _, prefix = uri.removeprefix("gs://").partition("/")
-        blobs = self._client.list_blobs(bucket, prefix=prefix or None, timeout=TIMEOUT)
-        return [ObjectInfo(blob.name, blob.size, blob.crc32c or "", blob.generation) for blob in blobs]
+        fields = "items(name,size,crc32c,generation),nextPageToken"
+        blobs = self._client.list_blobs(bucket, prefix=prefix or None, fields=fields, timeout=TIMEOUT)
+        # As the answer has them: an object of the client for each of ten thousand names takes longer than the requests.
+        return [_listed(item) for page in blobs.pages for item in page.raw_page.get("items", ())]
 
     @typed_refusals
     def read_json(self, uri: str) -> StoredJSON | None:
@@ -122,6 +130,25 @@ class ArtifactsHook(GCSHook):
             return StoredJSON(json.loads(text), int(blob.generation))
         except RecursionError as error:
             raise ValueError("it is nested too deeply") from error
+
+    @typed_refusals
+    def read_gzip(self, uri: str) -> StoredJSON | None:
+        """A JSON object that :meth:`write_gzip` has written, None when there is none.
+
+        :raises ValueError: it is no compressed JSON.
+        """
+        from google.api_core.exceptions import NotFound
+
+        bucket, name = split_uri(uri)
+        blob = self._bucket(bucket).blob(name)
+        try:
+            packed = blob.download_as_bytes(timeout=TIMEOUT)
+        except NotFound:
+            return None
+        try:
+            return StoredJSON(json.loads(gzip.decompress(packed)), int(blob.generation))
+        except (EOFError, OSError, zlib.error) as error:
+            raise ValueError(f"{uri} is not compressed: {error}") from error
 
     @typed_refusals
     def read_start(self, uri: str, size: int) -> bytes | None:
@@ -174,6 +201,26 @@ class ArtifactsHook(GCSHook):
             )
         except PreconditionFailed:
             return self._own_lost_answer(uri, data, blob.metadata[_WRITE])
+        return int(blob.generation)
+
+    @typed_refusals
+    def write_gzip(self, uri: str, data: Mapping[str, Any], generation: int) -> int | None:
+        """Write a large JSON object compressed, once: a copy that a later writer makes again needs no second try.
+
+        :param generation: write only over this generation (0: only if absent).
+        :return: the new generation, or None when the precondition failed.
+        """
+        from google.api_core.exceptions import PreconditionFailed
+
+        bucket, name = split_uri(uri)
+        blob = self._bucket(bucket).blob(name)
+        body = gzip.compress(json.dumps(data, sort_keys=True, separators=(",", ":")).encode(), mtime=0)
+        try:
+            blob.upload_from_string(
+                body, "application/gzip", if_generation_match=generation, timeout=TIMEOUT, retry=None
+            )
+        except PreconditionFailed:
+            return None
         return int(blob.generation)
 
     @typed_refusals

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.clock import WALL, Clock
 from airflow_tpu.core.grant.alternatives import with_zones_of
+from airflow_tpu.core.ledger.ledger_filter import LedgerFilter
 from airflow_tpu.core.ledger.usage import Usage, fold
 from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.core.request.run_dates import RunDates, with_dates
@@ -118,8 +119,8 @@ class RunContext(GrantContext):
         return node_name(self.clients.tpu.endpoint.project_id, record.zone, record.attempt_node)
 
     def usage(self, now: dt.datetime) -> Usage:
-        """What this run has used so far, folded from its records in the ledger."""
-        return fold(self.stores.ledger.events(self.key), self.catalogue, now)
+        """What this run has used so far; how many TPUs there were beside its own decides what of it is covered."""
+        return fold(self.stores.ledger.events(), self.catalogue, now, wanted=LedgerFilter(run=self.key.digest))
 
 
 def conf_mapping(conf: str | Mapping[str, Any]) -> Mapping[str, Any]:

@@ -16,7 +16,9 @@ from airflow_tpu.core.ledger.events import (
     is_event,
     node_id_of,
 )
+from airflow_tpu.core.ledger.month_archive import ROOT as MONTHS
 from airflow_tpu.errors import DamagedObject
+from airflow_tpu.stores.ledger_reader import LedgerReader
 from airflow_tpu.stores.store import Contents, Store
 
 if TYPE_CHECKING:
@@ -70,9 +72,24 @@ class LedgerStore(Store):
 
     def events(self, key: RunKey | None = None) -> list[Opened | Closed]:
         """Events of one run, or of all; an incarnation with an event that cannot be read is logged and left out."""
-        found = self.contents(filter(is_event, self.names(f"{ROOT}/" + (f"{key.name}-" if key else ""))), event_at)
+        if key is None:
+            return LedgerReader().events(self.hook, self.root)
+        found = self.contents(filter(is_event, self.names(f"{ROOT}/{key.name}-")), event_at)
         unknown = {node_id_of(name) for name in found.unknown}
         return [event for event in found.values if event.node_id not in unknown]
+
+    def verify(self) -> list[str]:
+        """Read every event from its own object, and compare with what the months hold; wrong months are removed.
+
+        :return: ids of the incarnations that differ.
+        """
+        by_months = set(LedgerReader().events(self.hook, self.root))
+        differing = by_months ^ set(LedgerReader(trusts_months=False).events(self.hook, self.root))
+        if differing:
+            bucket = self.root.removeprefix("gs://").partition("/")[0]
+            for name in self.names(f"{MONTHS}/"):
+                self.hook.remove(f"gs://{bucket}/{name}")
+        return sorted({event.node_id for event in differing})
 
     def open_records(self, key: RunKey | None = None) -> list[Opened]:
         """Every *opened* without a *closed* that can be read.

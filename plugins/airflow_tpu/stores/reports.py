@@ -10,7 +10,7 @@ from airflow_tpu.core.ledger.usage import Usage, fold
 from airflow_tpu.core.report.month import Month
 from airflow_tpu.core.report.month_files import report_files
 from airflow_tpu.hooks.bucket_facts import split_uri
-from airflow_tpu.stores.ledger import LedgerStore
+from airflow_tpu.stores.ledger_reader import LedgerReader
 from airflow_tpu.stores.store import Store
 
 if TYPE_CHECKING:
@@ -29,13 +29,11 @@ class ReportStore(Store):
         :param month: which.
         :param catalogue: gives the list prices.
         """
-        events = LedgerStore(self.hook, self.root, clock=self.clock).events()
-        return fold(events, catalogue, self.clock.now(), self.stored(), month.selection)
-
-    def stored(self) -> StoredBytes:
-        """What is kept below the grant's prefix, and what was removed there and is billed until it is let go."""
         below = f"{self.root}/"
-        return StoredBytes(sum(info.size for info in self.hook.listing(below)), self.hook.facts.soft_deleted(below))
+        infos = self.hook.listing(below)  # it tells what is kept, and what of the ledger is new
+        events = LedgerReader().listed(self.hook, self.root, infos)
+        stored = StoredBytes(sum(info.size for info in infos), self.hook.facts.soft_deleted(below))
+        return fold(events, catalogue, self.clock.now(), stored, month.selection)
 
     def write(self, usage: Usage, month: Month) -> list[str]:
         """Write the files of a month over those of an earlier try; the Markdown last, when what it shows is there.

@@ -16,15 +16,12 @@ from airflow_tpu.clients import airflow_state
 from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.clients.tpu_retry import CallTiming
-from airflow_tpu.core.ledger.events import ROOT, Closed, Opened, event_at, is_event, node_id_of
 from airflow_tpu.core.ledger.usage import Usage, fold
 from airflow_tpu.core.tpu.identity import VARIABLE, Airflows, KnownAirflow, checked
-from airflow_tpu.errors import UnreadableObject
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, take_snapshot
 from airflow_tpu.stores.airflows import AirflowStore
-from airflow_tpu.stores.documents import Document, content_of, reader
 from airflow_tpu.stores.grants import load_catalogue, load_grant, shared_root, store_root
-from airflow_tpu.stores.parallel_reads import read_many
+from airflow_tpu.stores.ledger_reader import LedgerReader
 from airflow_tpu.stores.runs import RunStore, left_alone
 from airflow_tpu.ui.snapshot import GRANT, IDENTITY, LEDGER, LIVE_TPUS, NAMES, RECORDS, Snapshot
 
@@ -42,40 +39,6 @@ MAX_AGE = 15.0
 """Seconds for which an answer is given again without looking."""
 # A page waits for no zone longer than this: a slower one shows as unknown, and the next look tries again.
 _TIMING = CallTiming(answer=8.0, retry=12.0)
-
-
-class LedgerReader:
-    """The whole ledger, each object read once: they are immutable, so only new ones cost a request.
-
-    :ivar unknown: events that cannot be read, by URI with the generation: what is known of their incarnations is left
-        out, until a person repairs or removes them.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[str, Opened | Closed] = {}
-        self.unknown: dict[str, int] = {}
-
-    def events(self, hook: ArtifactsHook, root: str) -> list[Opened | Closed]:
-        """Every event below ``gs://bucket/prefix`` that can be read."""
-        bucket = root.removeprefix("gs://").split("/", 1)[0]
-        listed = [info for info in hook.listing(f"{root}/{ROOT}/") if is_event(info.name)]
-        there = {f"gs://{bucket}/{info.name}": info.generation for info in listed}
-        self._known = {uri: self._known[uri] for uri in there if uri in self._known}
-        self.unknown = {uri: at for uri, at in self.unknown.items() if there.get(uri) == at}
-        fresh = [uri for uri in there if uri not in self._known and uri not in self.unknown]
-        # One by one, so that what was read before a failure need not be read again after it.
-        for uri, found in zip(fresh, read_many(reader(hook), fresh), strict=True):
-            if found is not None:
-                self._keep(uri, found, there[uri])
-        left_out = {node_id_of(uri) for uri in self.unknown}
-        return [event for event in self._known.values() if event.node_id not in left_out]
-
-    def _keep(self, uri: str, found: Document, generation: int) -> None:
-        try:
-            self._known[uri] = event_at(content_of(found, uri), uri)
-        except UnreadableObject as error:
-            log.warning("usage page: left out of the ledger until the object is repaired or removed: %s", error)
-            self.unknown[uri] = generation
 
 
 class Loader:

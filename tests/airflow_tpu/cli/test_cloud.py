@@ -6,16 +6,18 @@ import csv
 import datetime as dt
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from airflow_tpu.cli.main import main
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
+from airflow_tpu.core.ledger.month_archive import ARCHIVE_FORM, archive_path
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.stores.ledger import LedgerStore
-from tests.airflow_tpu.cloud_env import CloudEnv
+from tests.airflow_tpu.cloud_env import ROOT, CloudEnv
 from tests.airflow_tpu.identities import AIRFLOW
 
 FIRST = dt.datetime(2026, 9, 30, 23, 0, tzinfo=dt.UTC)
@@ -77,6 +79,46 @@ def test_usage_as_text_and_csv(ledger: LedgerStore, tmp_path: Path, capsys: pyte
     assert (first["usd_per_chip_hour"], first["list_value_usd"]) == ("1.125", "4.5")
     assert (first["begins_at"], first["artifact_bytes"]) == ("2026-09-30T23:00:00+00:00", "0")
     assert (paid["allowance"], paid["covered"], paid["paid_reason"]) == ("", "false", "=1+1, why")
+
+
+@pytest.mark.parametrize("options", [[], ["--run", "manual__2"], ["--from", "2026-10-01", "--to", "2026-10-01"]])
+def test_a_part_is_no_dearer_than_nothing_new(env: CloudEnv, ledger: LedgerStore, options: list[str]) -> None:
+    """Once the ledger was read, any part of it costs one listing and a read for each month."""
+    assert main(["usage"]) == 0
+    before = requests(env)
+    assert main(["usage", "--json", *options]) == 0
+    assert requests(env) - before == 3
+
+
+def test_a_month_is_read_by_the_listing_of_what_is_kept(env: CloudEnv, ledger: LedgerStore, tmp_path: Path) -> None:
+    """The report of a month asks for the kept and the removed objects, and reads two months: nothing else."""
+    assert main(["usage"]) == 0
+    before = requests(env)
+    assert main(["usage", "--month", "2026-10", "--output", str(tmp_path)]) == 0
+    assert requests(env) - before == 4
+
+
+def test_usage_is_verified_by_a_full_fold(
+    env: CloudEnv, ledger: LedgerStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``verify`` reads every event from its own object: exit 0 if the months tell the same, else 1 with the names."""
+    assert main(["usage", "verify"]) == 0
+    assert "as in its own object" in capsys.readouterr().out
+    uri = f"{ROOT}/{archive_path('2026-09')}"
+    stored = env.storage.read_gzip(uri)
+    assert stored is not None
+    archive = ARCHIVE_FORM.from_json(stored.data)
+    wrong = replace(archive, closed=(replace(archive.closed[0], training_seconds=7.0),))
+    env.storage.write_gzip(uri, ARCHIVE_FORM.to_json(wrong), stored.generation)
+    assert main(["usage", "verify"]) == 1
+    assert capsys.readouterr().out.startswith(f"{RUNS[0].node_id(1)}: the object of its month")
+    assert main(["usage", "verify"]) == 0
+
+
+def requests(env: CloudEnv) -> int:
+    """Requests for objects so far."""
+    found = env.cloud.call(env.cloud.cloud.storage.stats)["requests"]
+    return sum(number for name, number in found.items() if name.startswith("objects."))
 
 
 def test_missing_connection_is_said(env: CloudEnv, capsys: pytest.CaptureFixture[str]) -> None:

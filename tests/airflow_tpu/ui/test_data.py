@@ -8,13 +8,14 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from google.api_core.exceptions import Forbidden
 
 from airflow_tpu.core.tpu.identity import Airflows
+from airflow_tpu.errors import AccessDenied
 from airflow_tpu.stores.airflows import AirflowStore
 from airflow_tpu.stores.grants import load_grant, shared_root
+from airflow_tpu.stores.ledger_reader import LedgerReader
 from airflow_tpu.stores.parallel_reads import READERS
-from airflow_tpu.ui.data import LedgerReader, Loader, SnapshotCache
+from airflow_tpu.ui.data import Loader, SnapshotCache
 from airflow_tpu.ui.snapshot import Snapshot
 from localcloud.testing import eventually
 from tests.airflow_tpu.identities import AIRFLOW, OTHER_AIRFLOW
@@ -171,7 +172,7 @@ def test_a_failure_half_way_loses_nothing_that_was_read(fresh: Project) -> None:
         fresh.record(event)
     spec = {"point": "gcs.request", "match": {"op": "objects.media"}, "after": whole - 1, "params": {"action": "403"}}
     fresh.cloud.cloud.faults.add({**spec, "times": 1})
-    with pytest.raises(Forbidden):
+    with pytest.raises(AccessDenied):
         reader.events(fresh.storage, ROOT)
     assert fresh.cloud.cloud.faults.unused() == []
     reads = gets(fresh)

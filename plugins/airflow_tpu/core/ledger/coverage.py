@@ -126,6 +126,7 @@ class _Pool:
         first = rows[0].opened
         self._place = (first.zone, first.tier.pool)
         self._allowances: dict[_Kind, Allowance] = {}
+        self._learnt: tuple[str, ...] = ()
         self._fits = cache(self._has_room)
 
     def spans(self) -> Iterator[_Span]:
@@ -133,13 +134,16 @@ class _Pool:
         living: dict[str, Row] = {}
         types: Counter[str] = Counter()
         since: datetime | None = None
+        fits = True
         for at, moments in groupby(self._moments(), key=lambda moment: moment[0]):
-            key = (tuple(self._allowances.values()), tuple(sorted((+types).items())))
-            if since is not None and living and not self._fits(*key):
+            if since is not None and not fits:
                 yield from (_Span(row, since, at, f"more at once than {use.row}") for row, use in self._beyond(living))
-            since = at
+            since, ends_only = at, True
             for _, what, _, row in moments:
                 self._apply(what, row, living, types)
+                ends_only = ends_only and what == _END
+            if not (fits and ends_only):  # what fitted fits without those that have ended
+                fits = self._fits(tuple(self._allowances.values()), tuple(sorted((+types).items())))
 
     def _moments(self) -> list[tuple[datetime, int, int, Row]]:
         terms = _newest(self._rows)
@@ -165,6 +169,9 @@ class _Pool:
         """Go by the newest record of the grant; one without the grant names at least its own row."""
         term, own = row.opened.term, row.opened.allowance
         texts = term.rows if term is not None else (own,) if own else ()
+        if texts == self._learnt:
+            return
+        self._learnt = texts
         found = [one for text in texts if (one := self._parse(text)) and (one.zone, one.tier) == self._place]
         known = {(one.unit, one.generation, one.accelerator_type): one for one in found}
         self._allowances = known if term is not None else self._allowances | known

@@ -107,6 +107,11 @@ class Opened:
         """Object path below the grant's prefix."""
         return opened_path(self.node_id)
 
+    @property
+    def closed_path(self) -> str:
+        """Object path of its end."""
+        return closed_path(self.node_id)
+
 
 @dataclass(frozen=True)
 class Closed:

@@ -37,12 +37,11 @@ class Total:
         """The list value, None if not one price is known: unknown is never zero."""
         return None if self.unpriced and self.unpriced == self.chip_hours else self.list_value
 
-    def plus(self, chip_hours: Decimal, price: Price | None) -> Total:
-        """This total and some chip-hours more."""
-        if price is None:
-            return Total(self.chip_hours + chip_hours, self.list_value, self.unpriced + chip_hours)
-        value = self.list_value + chip_hours * price.usd_per_chip_hour
-        return Total(self.chip_hours + chip_hours, value, self.unpriced)
+    @classmethod
+    def of(cls, hours: Mapping[Price | None, Decimal]) -> Total:
+        """The total of chip-hours by their price."""
+        value = sum((each * price.usd_per_chip_hour for price, each in hours.items() if price), Decimal(0))
+        return cls(sum(hours.values(), Decimal(0)), value, hours.get(None, Decimal(0)))
 
 
 @dataclass(frozen=True)
@@ -139,10 +138,7 @@ def paired(events: Iterable[Opened | Closed]) -> list[tuple[Opened, Closed | Non
 
 
 def _total(parts: Iterable[tuple[Decimal, Price | None]]) -> Total:
-    total = Total()
-    for chip_hours, price in parts:
-        total = total.plus(chip_hours, price)
-    return total
+    return _grouped(("", chip_hours, price) for chip_hours, price in parts).get("", Total())
 
 
 def _by_allowance(row: Row) -> Iterator[tuple[str, Decimal, Price | None]]:
@@ -153,7 +149,9 @@ def _by_allowance(row: Row) -> Iterator[tuple[str, Decimal, Price | None]]:
 
 
 def _grouped(parts: Iterable[tuple[str, Decimal, Price | None]]) -> dict[str, Total]:
-    totals: dict[str, Total] = {}
+    """Totals by key. Chip-hours of one price are added up first: a ledger has many rows and few prices."""
+    hours: dict[str, dict[Price | None, Decimal]] = {}
     for key, chip_hours, price in parts:
-        totals[key] = totals.get(key, Total()).plus(chip_hours, price)
-    return dict(sorted(totals.items()))
+        of_key = hours.setdefault(key, {})
+        of_key[price] = of_key.get(price, Decimal(0)) + chip_hours
+    return {key: Total.of(hours[key]) for key in sorted(hours)}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import settings
-from airflow_tpu.core.ledger.usage import fold
 from airflow_tpu.core.model.fingerprint import DataObject, fingerprint
 from airflow_tpu.core.model.model import ModelManifest
 from airflow_tpu.core.report.text import ACKNOWLEDGEMENT
@@ -63,7 +62,7 @@ def describe(run: RunContext, dag_run: Any, found: str, output: tuple[str, Mappi
     :param output: where the artifacts are, and the script's ``result.json``.
     """
     now = dt.datetime.now(dt.UTC)
-    usage = json_summary(fold(run.stores.ledger.events(run.key), run.catalogue, now), run.grant)
+    usage = json_summary(run.usage(now), run.grant)
     conf = run.conf
     return ModelManifest(
         model=conf.model,
