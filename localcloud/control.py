@@ -101,7 +101,7 @@ class Control:
         return web.json_response({"added": added})
 
     async def _zone(self, request: web.Request) -> web.Response:
-        """Make a zone unreachable, or reachable again."""
+        """Let a zone be away, for every call, or bring it back."""
         order = await _body(request)
         silent = self._cloud.state.backend.unreachable
         if order.get("unreachable", True):

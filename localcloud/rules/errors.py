@@ -123,6 +123,11 @@ def create_rate(limit: int) -> CloudError:
     return CloudError(code_pb2.RESOURCE_EXHAUSTED, eid(text), [retry])
 
 
+def unavailable(zone: str) -> CloudError:
+    """Return the error of a call into a zone that is away."""
+    return CloudError(code_pb2.UNAVAILABLE, f"The service is currently unavailable in location {zone}")
+
+
 def internal() -> CloudError:
     """Return the bare internal error (attested)."""
     return CloudError(code_pb2.INTERNAL, eid("an internal error has occurred"))

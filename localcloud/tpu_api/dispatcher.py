@@ -90,10 +90,20 @@ class CallDispatcher:
     async def _dispatch(self, key: str, request: Any) -> Any:
         if key == "Operations/WaitOperation":
             return await self._wait(request)
+        self._check_zone(key, resource_of(request))
         method: Callable[[Any], Any] | None = self._service.methods.get(key)
         if method is None:
             raise CloudError(code_pb2.UNIMPLEMENTED, f"The local cloud does not know {key}")
         return method(request)
+
+    def _check_zone(self, key: str, resource: str) -> None:
+        """Let no call reach a resource in a zone that is away; a list names the zone as unreachable instead.
+
+        :raises CloudError: UNAVAILABLE.
+        """
+        zone = resource.partition("/locations/")[2].partition("/")[0]
+        if zone in self._state.backend.unreachable and "/List" not in key:
+            raise errors.unavailable(zone)
 
     async def _wait(self, request: Any) -> Any:
         """WaitOperation: answer when the operation is done or the time is up, whichever is first."""

@@ -43,7 +43,7 @@ class Backend:
     :param rng: the only random source.
     :param faults: scripted faults.
     :param machines: the TPU VMs.
-    :ivar unreachable: zones that currently do not answer.
+    :ivar unreachable: zones that are away: lists name them, every other call into them is UNAVAILABLE.
     """
 
     settings: Settings

@@ -26,7 +26,9 @@ from airflow_tpu.lifecycle.project_snapshot import (
     look_again,
     names_of,
     own_names,
+    snapshot_for_run,
     take_snapshot,
+    zones_of,
 )
 from airflow_tpu.lifecycle.sharing.room import require_row
 from airflow_tpu.lifecycle.waits.gone import until_gone
@@ -47,7 +49,8 @@ log = logging.getLogger(__name__)
 TERMINATED_WINDOW = dt.timedelta(minutes=3)
 """How long a create waits for the last incarnation's terminated node to go; after it the quota decides."""
 
-_TERMINATED_POLL = 0.5
+_FIRST_LOOK, _LONGEST_PAUSE = 0.5, 10.0
+"""Seconds between two looks at it, doubled each time: one that is gone soon delays little, another costs few calls."""
 
 
 class Provisioner:
@@ -65,6 +68,7 @@ class Provisioner:
         self.order = order
         self.record = record
         self.key = record.key
+        self._zones: set[str] | None = None
 
     async def ensure(self) -> Target:
         """Adopt the living TPU of this lease, or delete its terminated nodes and create the next incarnation.
@@ -75,6 +79,7 @@ class Provisioner:
         """
         self.record = self.stores.runs.confirm(self.record)
         names = names_of(self.stores.ledger.open_records(self.key)) | own_names(self.client, self.record)
+        self._zones = zones_of(self.stores.ledger, replace(self.record, zone=self.order.spec.zone), self.key)
         snapshot = await self._look(names)
         living = snapshot.living(self.key)
         if living is not None:
@@ -88,7 +93,7 @@ class Provisioner:
 
     async def _look(self, names: set[ResourceName]) -> ProjectSnapshot:
         """The project, with everything of this run read by its name: lists may be stale."""
-        snapshot = await take_snapshot(self.client)
+        snapshot = await snapshot_for_run(self.client, self._zones)
         return await look_again(self.client, snapshot, {item.name for item in snapshot.all_ours(self.key)} | names)
 
     async def _sweep(self, snapshot: ProjectSnapshot, names: set[ResourceName]) -> bool:
@@ -104,9 +109,10 @@ class Provisioner:
             log.info("deleting the terminated node %s (%s) before the next is created", ending.node_id, ending.reason)
         note_ends(self.stores.runs, self.stores.ledger, self.key, swept.endings)
         if swept.endings or swept.failures:
-            policy = PollPolicy(_TERMINATED_POLL, self.client.clock.now() + TERMINATED_WINDOW)
+            until = self.client.clock.now() + TERMINATED_WINDOW
+            policy = PollPolicy(_FIRST_LOOK, until, longest=_LONGEST_PAUSE)
             try:
-                await until_gone(self.client, self.key, policy, swept, names)
+                await until_gone(self.client, self.key, policy, swept, names, self._zones)
             except DeadlineExceeded as error:
                 # What is not gone has not ended, and what a silent zone hides may be alive: the records stay open.
                 log.warning("creating the next TPU although the last one is not gone: %s", error)

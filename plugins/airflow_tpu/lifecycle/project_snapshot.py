@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_tpu.clients import tpu_list_cache
+from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.clients.tpu_list_cache import Fresh
 from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.tpu.labels import incarnation_of, is_ours, run_of
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
     from airflow_tpu.core.ledger.events import Opened
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.core.tpu.labels import RunKey
+    from airflow_tpu.stores.grant_stores import Stores
+    from airflow_tpu.stores.ledger import LedgerStore
 
+log = logging.getLogger(__name__)
 T = TypeVar("T", bound="TPUView | QueuedView")
 
 _ALIVE = frozenset({Phase.USABLE, Phase.PENDING, Phase.UNHEALTHY, Phase.UNKNOWN})
@@ -53,6 +58,15 @@ class ProjectSnapshot:
     def is_silent(self, zone: str) -> bool:
         """Whether a zone did not answer: what is not seen there may be alive."""
         return zone in self.unreachable
+
+    def for_zones(self, zones: Collection[str] | None) -> ProjectSnapshot:
+        """The snapshot in which only these zones count as unreachable: a run waits for no zone that it never named.
+
+        :param zones: those that the run has named, None where that is not known: then every zone counts.
+        """
+        if zones is None:
+            return self
+        return replace(self, unreachable=tuple(zone for zone in self.unreachable if zone in zones))
 
     @property
     def names(self) -> set[ResourceName]:
@@ -109,6 +123,20 @@ async def take_snapshot(client: TPUClient) -> ProjectSnapshot:
     return _joined(*await asyncio.gather(client.nodes(), client.queued_resources()), at)
 
 
+async def snapshot_for_run(client: TPUClient, zones: Collection[str] | None) -> ProjectSnapshot:
+    """:func:`take_snapshot` as one run judges it: a silent zone that it never named is logged, and decides nothing.
+
+    :param client: the Cloud TPU API.
+    :param zones: every zone that the run has named, None where that is not known.
+    """
+    snapshot = await take_snapshot(client)
+    found = snapshot.for_zones(zones)
+    others = [zone for zone in snapshot.unreachable if zone not in found.unreachable]
+    if others:
+        log.warning("no answer from %s: this run never asked there, so it continues", ", ".join(others))
+    return found
+
+
 async def shared_snapshot(client: TPUClient, fresh: Fresh) -> ProjectSnapshot:
     """The snapshot from the lists that all waits of this process share."""
     return _joined(*await tpu_list_cache.everything(client, fresh))
@@ -144,6 +172,31 @@ def names_of(opened: Iterable[Opened]) -> set[ResourceName]:
         node = node_name(event.project, event.zone, event.node_id)
         found |= {node} if event.provisioning == NODE else {node, node.queued}
     return found
+
+
+def zones_of(ledger: LedgerStore, record: RunRecord | None, key: RunKey) -> set[str] | None:
+    """Every zone that a run has ever named to the API: what lives elsewhere is not its own; None if that is not known.
+
+    :param ledger: has a record of each create, written before the call.
+    :param record: of the run, None when it is gone.
+    :param key: the run.
+    """
+    zones = ledger.zones(key)
+    return zones if zones is None or record is None else zones | {record.zone}
+
+
+def named_zones(read: Callable[[], Stores], key: RunKey) -> set[str] | None:
+    """:func:`zones_of` a run that is being ended; None, which is every zone, while its records cannot be read.
+
+    :param read: gives the stores, whose place the grant names.
+    :param key: the run.
+    """
+    try:
+        stores = read()
+        return zones_of(stores.ledger, stores.runs.find(key), key)
+    except cloud_failures() as error:
+        log.warning("the zones of %s cannot be read, so every zone of the project has to answer: %s", key.name, error)
+        return None
 
 
 def own_names(client: TPUClient, record: RunRecord) -> set[ResourceName]:

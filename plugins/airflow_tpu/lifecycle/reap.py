@@ -35,7 +35,7 @@ def reap(grant: GrantContext, run_state: RunState, airflow: str) -> Reaped:
     :param run_state: asks Airflow for the state of a DAG run.
     :param airflow: identity of this Airflow; what carries another one, or none, is reported and never touched.
     :raises LedgerError: grant or bucket could not be read; what has expired was deleted all the same.
-    :raises TransientError: something could not be deleted, or a zone did not answer.
+    :raises TransientError: something could not be deleted, or a zone in which a run has something did not answer.
     """
     tpu = grant.clients.tpu
     snapshot = tpu.run(take_snapshot)
@@ -51,11 +51,12 @@ def reap(grant: GrantContext, run_state: RunState, airflow: str) -> Reaped:
         _reap_by_labels(grant, snapshot, airflow, error)
     done = tpu.run(lambda client: delete_expired(client, snapshot, states, airflows))
     done.unknown = [*opened.unknown, *listed.unknown]
+    done.awaited = frozenset(event.zone for event in opened.values)
     note(stores, done)
     left = tpu.run(lambda client: what_is_left(client, snapshot, done))
     done.closed = close_forgotten(stores, states, left, opened.values, done.endings)
     done.released = release_forgotten(stores.reservations, reserved.of_airflow(airflow), states, left)
-    forget_runs(stores.runs, states, left)
+    forget_runs(stores.runs, states, left, opened.values)
     done.tell()
     return done
 

@@ -30,7 +30,14 @@ from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
 from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
 from airflow_tpu.lifecycle.ends.records import close_ended, note_ends
-from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, look_again, own_names, take_snapshot
+from airflow_tpu.lifecycle.project_snapshot import (
+    ProjectSnapshot,
+    look_again,
+    named_zones,
+    own_names,
+    snapshot_for_run,
+    take_snapshot,
+)
 from airflow_tpu.lifecycle.training.losses import Ended, lost_since, newest_checkpoint
 from airflow_tpu.stores.runs import instances
 
@@ -84,7 +91,8 @@ async def _abandon(
     if record is None:
         done = await delete_seen(client, snapshot, key, token)
     else:
-        done = await _delete_held(client, snapshot, token, record)
+        # On a kill there is no time to read the ledger: this attempt is where the record's current incarnation is.
+        done = await _delete_held(client, snapshot.for_zones({record.zone}), token, record)
     if stores is not None:
         _note(stores, key, done)
     return done
@@ -234,14 +242,15 @@ def _end_instance(grant: GrantContext, key: RunKey) -> str:
     if record.lease.expires_at > grant.clock.now():
         return f"{key.name} may run until {record.lease.expires_at}"
     log.warning("%s has passed its deadline %s: deleting its TPU", key.name, record.lease.expires_at)
-    done = grant.clients.tpu.run(lambda client: _delete_all(client, record))
+    zones = named_zones(lambda: stores, key)
+    done = grant.clients.tpu.run(lambda client: _delete_all(client, record, zones))
     note_ends(stores.runs, stores.ledger, key, done.endings)
     done.check()
     return f"{key.name} has passed its deadline; deleting {', '.join(end.node_id for end in done.endings) or 'nothing'}"
 
 
-async def _delete_all(client: TPUClient, record: RunRecord) -> Release:
-    snapshot = await look_again(client, await take_snapshot(client), own_names(client, record))
+async def _delete_all(client: TPUClient, record: RunRecord, zones: set[str] | None) -> Release:
+    snapshot = await look_again(client, await snapshot_for_run(client, zones), own_names(client, record))
     return await delete_seen(client, snapshot, record.key)
 
 

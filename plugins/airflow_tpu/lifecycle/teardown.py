@@ -17,7 +17,7 @@ from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted, noted_ends, settled
 from airflow_tpu.lifecycle.ends.records import close_incarnations
-from airflow_tpu.lifecycle.project_snapshot import look_again, names_of, take_snapshot
+from airflow_tpu.lifecycle.project_snapshot import look_again, named_zones, names_of, snapshot_for_run
 from airflow_tpu.lifecycle.training.collect import save_rest
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.polling import PollPolicy, within
@@ -43,11 +43,13 @@ class StillThere:
     :param since: when they were.
     :param until: when the wait is given up.
     :param names: what may be there although no list shows it.
+    :param zones: those that have to answer; None: all.
     """
 
     since: dt.datetime
     until: dt.datetime
     names: list[ResourceName]
+    zones: set[str] | None
 
 
 def teardown(run: RunContext, waiting: Waiting) -> list[Closed] | StillThere:
@@ -62,20 +64,21 @@ def teardown(run: RunContext, waiting: Waiting) -> list[Closed] | StillThere:
     """
     until = run.clock.now() + GONE_WITHIN
     _save(run)
+    zones = named_zones(lambda: run.stores, run.key)
     with log_group(log, "Ask for the delete"):
-        asked = run.clients.tpu.run(lambda client: _ask(client, run, ()))
+        asked = run.clients.tpu.run(lambda client: _ask(client, run, zones))
     _note(run, asked.endings)
     asked.check()
     names, since = _recorded(run), run.clock.now()
     policy = PollPolicy(waiting.inline_poll, until, since)
 
     async def gone(client: TPUClient) -> bool:
-        await until_gone(client, run.key, policy, asked, names)
+        await until_gone(client, run.key, policy, asked, names, zones)
         return True
 
     if not run.clients.tpu.run(lambda client: within(waiting.seconds(until, since), gone(client))):
         _note(run, asked.endings)
-        return StillThere(since, until, names)
+        return StillThere(since, until, names, zones)
     return finish(run, asked.endings)
 
 
@@ -125,8 +128,10 @@ def _announce(run: RunContext, snapshot: ProjectSnapshot) -> None:
         log.warning("deleting the TPU although the lease cannot be written: %s", error)
 
 
-async def _ask(client: TPUClient, run: RunContext, names: Iterable[ResourceName]) -> Release:
-    snapshot = await look_again(client, await take_snapshot(client), names)
+async def _ask(
+    client: TPUClient, run: RunContext, zones: set[str] | None, names: Iterable[ResourceName] = ()
+) -> Release:
+    snapshot = await look_again(client, await snapshot_for_run(client, zones), names)
     _announce(run, snapshot)
     asked = await delete_seen(client, snapshot, run.key)
     for ending in asked.endings:
@@ -157,7 +162,8 @@ def _close(run: RunContext, endings: list[IncarnationEnd]) -> None:
     record = run.stores.runs.find(run.key)
     unseen = close_incarnations(run.stores.ledger, record, run.key, settled(noted_ends(record), endings))
     if unseen:  # no list had them, but they may have come since: of two that look, the second sees the other
-        run.clients.tpu.run(lambda client: _ask(client, run, names_of(unseen))).check_none()
+        zones = {event.zone for event in unseen}
+        run.clients.tpu.run(lambda client: _ask(client, run, zones, names_of(unseen))).check_none()
 
 
 def _require_grant(run: RunContext) -> None:

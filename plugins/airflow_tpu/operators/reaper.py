@@ -23,9 +23,9 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
     A run record or ledger event that cannot be read, damaged or of another release, is logged by its name; its run is
     left alone, and the round goes on with the others.
 
-    :return: what was deleted, what else is alive in the project, which records cannot be read.
+    :return: what was deleted, what else is alive in the project, which records or zones could not be read.
     :raises LedgerError: grant file or bucket could not be read; what has expired was deleted all the same.
-    :raises TransientError: something could not be deleted, or a zone did not answer.
+    :raises TransientError: something could not be deleted, or a zone in which a run has something did not answer.
     """
 
     template_fields: Sequence[str] = ("gcp_conn_id", "impersonation_chain")

@@ -76,7 +76,8 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
         found = teardown(run, self.waiting())
         if isinstance(found, StillThere):
             watch = self.trigger_context(run.key, "teardown", found.until, found.since)
-            trigger = CloudTPUGoneTrigger(watch, [str(name) for name in found.names])
+            zones = None if found.zones is None else sorted(found.zones)
+            trigger = CloudTPUGoneTrigger(watch, [str(name) for name in found.names], zones)
             self.defer(trigger=trigger, method_name="execute_gone")
         return self._described(context, run, found)
 

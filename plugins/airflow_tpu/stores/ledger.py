@@ -107,6 +107,12 @@ class LedgerStore(Store):
         wanted = [name for name in names if name.endswith("/opened.json") and _closed_name(name) not in names]
         return self.contents(sorted(wanted), _opened_at)
 
+    def zones(self, key: RunKey) -> set[str] | None:
+        """Zones in which a run has ever asked for a TPU; None if a record cannot be read: that zone is not known."""
+        names = self.names(f"{ROOT}/{key.name}-")
+        found = self.contents([name for name in names if name.endswith("/opened.json")], _opened_at)
+        return None if found.unknown else {event.zone for event in found.values}
+
     def _append(self, event: Opened | Closed) -> bool:
         # Generation 0 = only if absent: the objects are immutable, so losing this race is a success.
         return self.hook.write_json(f"{self.root}/{event.path}", event_to_json(event), generation=0) is not None

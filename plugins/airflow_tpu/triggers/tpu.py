@@ -54,15 +54,19 @@ class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
 
     :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.TriggerContext`.
     :param names: full names of resources to read by name: lists may be stale.
+    :param zones: zones that have to answer, those that the run has ever named; None: all zones of the project.
     """
 
-    def __init__(self, watch: Mapping[str, Any], names: Sequence[str] = (), **kwargs: Any) -> None:
+    def __init__(
+        self, watch: Mapping[str, Any], names: Sequence[str] = (), zones: Sequence[str] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(watch, **kwargs)
         self.names = list(names)
+        self.zones = None if zones is None else list(zones)
 
     def carried(self) -> dict[str, Any]:
-        """The names."""
-        return {"names": self.names}
+        """Names and zones."""
+        return {"names": self.names, "zones": self.zones}
 
     async def outcome(self) -> dict[str, Any]:
         """Wait, delete again what has come back, and return how those incarnations ended."""
@@ -73,7 +77,7 @@ class CloudTPUGoneTrigger(CloudTPUBaseTrigger):
         async with await self.hook().client() as client:
             policy = PollPolicy(self.watch.poll, self.watch.deadline, self.watch.began)
             names = [ResourceName.parse(name) for name in self.names]
-            await until_gone(client, self.watch.key, policy, asked, names)
+            await until_gone(client, self.watch.key, policy, asked, names, self.zones)
         return {"status": "gone", "endings": json_form.to_json(asked.endings)}
 
     async def on_kill(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -208,3 +209,16 @@ async def test_reaper_removes_the_lease_of_a_run_that_is_over(env: CloudEnv, cli
     assert env.runs.read(KEY) == newer
     assert forget_runs(env.runs, lease_states(env.runs, lambda *_: "failed", AIRFLOW), snapshot) == [KEY.name]
     assert env.runs.all() == []
+
+
+async def test_lease_stays_while_a_zone_hides_an_open_record(env: CloudEnv, client: TPUClient) -> None:
+    """A run that is over and moved on from a zone that is silent now keeps its lease: its record is closed with it."""
+    await env.provisioner(client, env.order(), env.lease()).ensure()
+    await request_delete(client, KEY)
+    await until_gone(client, KEY, poll_policy())
+    env.runs.update(env.runs.read(KEY), lambda record: replace(record, zone="us-central1-b"))
+    env.cloud.add_fault("tpu.zone", {"zone": "us-central1-f"}, times=2)
+    snapshot, states = await take_snapshot(client), lease_states(env.runs, lambda *_: "failed", AIRFLOW)
+    opened = env.ledger.open_records()
+    assert forget_runs(env.runs, states, snapshot, opened) == []
+    assert forget_runs(env.runs, states, await take_snapshot(client), opened) == [KEY.name]

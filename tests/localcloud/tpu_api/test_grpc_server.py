@@ -250,6 +250,20 @@ async def test_a_zone_that_does_not_answer_is_named_by_the_pager(
     assert list(pager.unreachable) == ["us-east1-d"]
 
 
+def test_a_zone_that_is_away_answers_no_call(cloud: BackgroundCloud, client: tpu_v2.TpuClient) -> None:
+    """While a zone is away a resource in it can neither be read nor deleted, and a list of all zones names it."""
+    create(client, "away")
+    zone = name("away").split("/")[3]
+    silent = cloud.cloud.state.backend.unreachable
+    cloud.call(lambda: silent.add(zone))
+    for call in (client.get_node, client.delete_node):
+        with pytest.raises(exceptions.ServiceUnavailable, match=zone):
+            call(name=name("away"), retry=None)
+    assert list(client.list_nodes(parent="projects/local-project/locations/-").unreachable) == [zone]
+    cloud.call(silent.clear)
+    assert client.get_node(name=name("away")).name == name("away")
+
+
 def test_pages_are_followed_by_the_pager(client: tpu_v2.TpuClient) -> None:
     """The client's pager walks through pages of one and sees every node once."""
     create(client, "page-a")

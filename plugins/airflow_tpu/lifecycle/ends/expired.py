@@ -48,6 +48,7 @@ class Reaped:
         and may cost money.
     :param elsewhere: resources of this Airflow whose leases are in another bucket or prefix: their labels decide.
     :param unreachable: zones that did not answer: what lives there is unknown.
+    :param awaited: zones in which a run has an open record: these have to answer.
     :param endings: how the incarnations ended that were deleted.
     :param closed: ledger records that were open without a TPU behind them.
     :param released: runs whose reservation was given back, because they will create nothing any more.
@@ -59,6 +60,7 @@ class Reaped:
     foreign: list[str] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
     unreachable: tuple[str, ...] = ()
+    awaited: frozenset[str] = frozenset()
     endings: list[IncarnationEnd] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
     released: list[str] = field(default_factory=list)
@@ -77,12 +79,13 @@ class Reaped:
             "elsewhere": self.elsewhere,
             **tidied,
             "unknown": self.unknown,
+            "unreachable": [*self.unreachable],
         }
 
     def tell(self) -> None:
         """Log it.
 
-        :raises TransientError: something could not be deleted, or a zone did not answer.
+        :raises TransientError: something could not be deleted, or a zone in which a run has something did not answer.
         """
         for deletion in self.deleted:
             log.warning("deleted %s: %s", deletion.name, deletion.reason)
@@ -98,12 +101,15 @@ class Reaped:
             log.info("closed the ledger record of %s, which is gone", node_id)
         for run in self.released:
             log.info("gave back to the grant what %s had reserved", run)
-        if self.failed or self.unreachable:
+        silent = [zone for zone in self.unreachable if zone in self.awaited]
+        others = [zone for zone in self.unreachable if zone not in silent]
+        if others:
+            log.warning("no answer from %s, where no run has anything: the next round looks again", ", ".join(others))
+        if self.failed or silent:
             failed = "; ".join(f"{name}: {text}" for name, text in self.failed.items())
             raise TransientError(
                 f"not everything could be checked or deleted. Failed: {failed or 'none'}. Zones without an answer: "
-                f"{', '.join(self.unreachable) or 'none'}. What lives there is still charged; the next round tries "
-                "again."
+                f"{', '.join(silent) or 'none'}. What lives there is still charged; the next round tries again."
             )
 
 

@@ -93,13 +93,16 @@ def release_forgotten(
     return [entry.run for entry in gone]
 
 
-def forget_runs(runs: RunStore, found: Mapping[str, LeaseState], snapshot: ProjectSnapshot) -> list[str]:
+def forget_runs(
+    runs: RunStore, found: Mapping[str, LeaseState], snapshot: ProjectSnapshot, opened: Iterable[Opened] = ()
+) -> list[str]:
     """Remove the leases of DAG runs that are over and have no TPU left; a run that is cleared takes a new one.
 
     :param found: read before this, with the token of that moment: a lease taken again since stays.
+    :param opened: records that were open: one in a zone that does not answer is still to be closed with the lease.
     :return: names of the runs.
     """
-    living = snapshot.runs
+    living = snapshot.runs | {event.run for event in opened if snapshot.is_silent(event.zone)}
     over = {digest: state.token for digest, state in found.items() if state.run_is_over and digest not in living}
     mine = [record for record in runs.all() if record.key.digest in over and not snapshot.is_silent(record.zone)]
     return [record.key.name for record in mine if runs.forget(record.key, over[record.key.digest])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.tpu_list_cache import Fresh
@@ -26,21 +26,24 @@ async def until_gone(
     policy: PollPolicy,
     asked: Release | None = None,
     names: Iterable[ResourceName] = (),
+    zones: Collection[str] | None = None,
 ) -> None:
-    """Wait until the API no longer knows any node or queued resource of a run, in any zone.
+    """Wait until the API no longer knows any node or queued resource of a run, in any zone that it ever named.
 
     What can be deleted only now is deleted on the way: a request that was SUSPENDING, a delete that failed.
 
     :param asked: what had been asked for before; how what is deleted on the way ended is entered there, so that it is
         known although the wait is cancelled.
     :param names: what may be there although no list shows it yet.
+    :param zones: every zone that the run has named; None where that is not known: then all of them have to answer.
     :raises DeadlineExceeded: something is still there; the message names it.
     """
     loop = PollLoop(policy, client.clock)
-    fresh = Fresh.from_now(policy.poll * YOUNG)
+    began = Fresh.from_now(policy.poll)
     while True:
         try:
-            listed = await shared_snapshot(client, fresh)
+            fresh = Fresh(loop.next_pause * YOUNG, began.after)
+            listed = (await shared_snapshot(client, fresh)).for_zones(zones)
             snapshot = await look_again(client, listed, _unconfirmed(listed, key, names))
         except (TransientError, RateLimited) as error:
             await loop.pause(f"the API to answer ({error})")

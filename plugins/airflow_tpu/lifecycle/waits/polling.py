@@ -35,6 +35,7 @@ class PollPolicy:
     :param since: when the wait began, in whatever process; None for now.
     :param closes: give up if the TPU is not READY by then; None: never.
     :param unhealthy: seconds for which a node may be unhealthy or under repair before it is replaced: it is charged.
+    :param longest: seconds up to which the pause between two looks doubles; None: every pause is ``poll``.
     """
 
     poll: float
@@ -42,6 +43,7 @@ class PollPolicy:
     since: dt.datetime | None = None
     closes: dt.datetime | None = None
     unhealthy: float = 900.0
+    longest: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,12 +77,14 @@ class PollLoop:
 
     :param policy: how often to look, since when, until when.
     :param clock: tells the time.
+    :ivar next_pause: seconds of the next pause.
     """
 
     def __init__(self, policy: PollPolicy, clock: Clock) -> None:
         self.policy = policy
         self.clock = clock
         self.wait = Wait(policy.since or clock.now(), first_of(policy.until, policy.closes))
+        self.next_pause = policy.poll
         self._said = ("", self.wait.since)
 
     async def pause(self, what: str) -> None:
@@ -92,7 +96,9 @@ class PollLoop:
         """
         self.check(what)
         self.say(what)
-        await asyncio.sleep(self.policy.poll)
+        await asyncio.sleep(self.next_pause)
+        if self.policy.longest is not None:
+            self.next_pause = min(2 * self.next_pause, self.policy.longest)
 
     def check(self, what: str) -> None:
         """End the wait if its time is over.
@@ -117,7 +123,7 @@ class PollLoop:
         now = self.clock.now()
         reason, at = self._said
         if reason != what or (now - at).total_seconds() >= _SAY_AGAIN:
-            log.info(self.wait.line(f"{what} ({detail})" if detail else what, now, self.policy.poll))
+            log.info(self.wait.line(f"{what} ({detail})" if detail else what, now, self.next_pause))
             self._said = (what, now)
 
 

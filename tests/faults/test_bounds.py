@@ -1,0 +1,205 @@
+"""Nothing waits or tries for ever: a zone that is silent elsewhere, a terminated node that takes its time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from airflow_tpu.core.ledger.events import Closed, EndReason, event_from_bytes
+from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.errors import TransientError
+from airflow_tpu.lifecycle.ends.expired import Reaped
+from airflow_tpu.lifecycle.reap import reap
+from airflow_tpu.lifecycle.release import abandon, end_overdue
+from tests.airflow_tpu.identities import AIRFLOW
+from tests.faults import tasks
+from tests.faults.ending import settle
+from tests.faults.project import RUNS, Project
+from tests.faults.virtual_context import TERM_HOURS, ZONE, VirtualContext
+from tests.faults.virtual_processes import Process
+
+RUN = RUNS[0]
+ELSEWHERE = "us-east1-d"
+"""A zone of the project in which no run ever asks."""
+
+HOURS = 4 * 3600.0
+BOOTED = 300.0
+BOTH = pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
+
+
+@pytest.fixture
+def project() -> Iterator[Project]:
+    """A project in which, whatever the test has done, nothing is left and every second is booked in the end."""
+    found = Project()
+    yield found
+    settle(found)
+
+
+def silence(project: Project, zone: str) -> str:
+    """Let a zone answer no list any more."""
+    project.fault("tpu.zone", 100_000, {"zone": zone}, action="unreachable")
+    return zone
+
+
+def start(project: Project, queued: bool, key: RunKey = RUN) -> Process:
+    """A run that will train for hours, before its first request."""
+
+    def steps(at: VirtualContext) -> None:
+        tasks.lease(at, key, queued)
+        tasks.train(at, key, queued, HOURS)
+
+    return project.start("run", steps)
+
+
+def retry(project: Project, queued: bool) -> Process:
+    """The next try of the training."""
+    return project.start("train", lambda at: tasks.train(at, RUN, queued, HOURS))
+
+
+def calls(project: Project) -> Counter[str]:
+    """How often each method was called so far."""
+    return Counter(project.cloud.meter.calls.counts)
+
+
+def lists(found: Counter[str]) -> int:
+    """Calls that list the whole project."""
+    return found["Tpu/ListNodes"] + found["Tpu/ListQueuedResources"]
+
+
+def ends(project: Project) -> list[EndReason]:
+    """Reasons in the ledger."""
+    texts = [text for name, (_, text) in sorted(project.bucket.objects.items()) if name.endswith("/closed.json")]
+    return [event.end_reason for event in map(event_from_bytes, texts) if isinstance(event, Closed)]
+
+
+def is_given_back(project: Project) -> bool:
+    """Whether neither lease nor chips of the run are held."""
+    _, reserved = project.bucket.objects["airflow-tpu-shared/local-project/reservations.json"]
+    return project.record(RUN) is None and RUN.digest not in reserved
+
+
+# -- a zone in which this run never asked ----------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_silent_zone_elsewhere_delays_no_create(project: Project, queued: bool) -> None:
+    """The first TPU and its replacement are asked for at once, with the few lists that every try needs."""
+    silence(project, ELSEWHERE)
+    process = start(project, queued)
+    project.together(BOOTED)
+    project.kill(process)
+    project.preempt(0, 0.0)
+    project.together(60.0)
+    before = calls(project)
+    retry(project, queued)
+    project.together(60.0)
+    assert [one.node_id for one in project.living()] == [RUN.node_id(2)]
+    assert lists(calls(project) - before) <= 20
+
+
+@BOTH
+def test_a_silent_zone_elsewhere_delays_no_teardown(project: Project, queued: bool) -> None:
+    """The TPU is deleted, its record closed, lease and chips are given back, in one try."""
+    silence(project, ELSEWHERE)
+    project.kill(booted(project, queued))
+    teardown = project.start("teardown", lambda at: tasks.end(at, RUN))
+    project.together(120.0)
+    assert (teardown.ended, teardown.error) == (True, None)
+    assert (project.living(), ends(project)) == ([], [EndReason.FINISHED])
+    assert is_given_back(project)
+
+
+def booted(project: Project, queued: bool = False) -> Process:
+    """A run that trains."""
+    process = start(project, queued)
+    project.together(BOOTED)
+    return process
+
+
+def test_a_silent_zone_elsewhere_fails_no_kill_and_no_alert(project: Project) -> None:
+    """A person who ends a task and the alert at the deadline delete the TPU and report no failure."""
+    silence(project, ELSEWHERE)
+    project.kill(booted(project))
+    token = project.runs[-1].lease.token
+    kill = project.start("on_kill", lambda at: abandon(at.run(RUN), token).check())
+    project.together(60.0)
+    assert (kill.ended, kill.error, project.living()) == (True, None, [])
+    project.wait(TERM_HOURS * 3600.0)
+    alert = project.start("alert", lambda at: end_overdue(at.grant, RUN))
+    project.together(60.0)
+    assert (alert.ended, alert.error) == (True, None)
+
+
+def reaped(project: Project) -> Process:
+    """A round of the reaper to its end."""
+    found: list[Reaped] = []
+    process = project.start("reaper", lambda at: found.append(reap(at.grant, project.state_of, AIRFLOW)))
+    project.together(120.0)
+    assert process.ended
+    if process.error is None:
+        assert found[0].to_json()["unreachable"] == [ELSEWHERE]
+    return process
+
+
+def test_a_silent_zone_elsewhere_fails_no_reaper(project: Project) -> None:
+    """The round deletes what has expired, closes its record and says in its result which zone was silent."""
+    silence(project, ELSEWHERE)
+    project.kill(booted(project))
+    project.states[RUN] = "failed"
+    assert reaped(project).error is None
+    assert (project.living(), ends(project)) == ([], [EndReason.FINISHED])
+    assert is_given_back(project)
+
+
+# -- a zone in which it did ------------------------------------------------------------------------------------------
+
+
+def test_the_run_s_own_zone_decides(project: Project) -> None:
+    """While the zone of a TPU is silent neither teardown nor reaper calls it gone, and both fail by its name."""
+    project.kill(booted(project))
+    project.states[RUN] = "failed"
+    silence(project, ZONE)
+    project.fault("tpu.call", 100_000, {"name": f"*/{ZONE}/*"}, action="error", code=9, message="zone is away")
+    bodies: list[Callable[[VirtualContext], object]]
+    bodies = [lambda at: tasks.end(at, RUN), lambda at: reap(at.grant, project.state_of, AIRFLOW)]
+    for body in bodies:
+        process = project.start("end", body)
+        project.together(120.0)
+        assert isinstance(process.error, TransientError)
+        assert ZONE in str(process.error)
+    assert ends(project) == []
+    assert not is_given_back(project)
+
+
+def test_a_zone_that_was_named_before_decides(project: Project) -> None:
+    """A run that moved on to another zone still waits for the first one: a create may have arrived late there."""
+    project.kill(booted(project))
+    key = f"trc/leases/{RUN.name}.json"
+    generation, text = project.bucket.objects[key]
+    project.bucket.objects[key] = (generation, text.replace(f'"zone": "{ZONE}"', f'"zone": "{ELSEWHERE}"'))
+    silence(project, ZONE)
+    teardown = project.start("teardown", lambda at: tasks.end(at, RUN))
+    project.together(60.0)
+    assert ZONE in str(teardown.error)
+    assert not is_given_back(project)
+
+
+# -- a terminated node that takes its time ---------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_terminated_node_is_watched_with_few_calls(project: Project, queued: bool) -> None:
+    """A try that waits for the last TPU to go looks ever more rarely: a dozen lists a minute, not two hundred."""
+    project.kill(booted(project, queued))
+    project.fault("tpu.operation", 1, {"verb": "delete"}, action="error", code=13, after=120.0)
+    project.preempt(0, 0.0)
+    project.wait(60.0)
+    before = calls(project)
+    retry(project, queued)
+    project.together(120.0)
+    found = calls(project) - before
+    assert len(project.living()) == 0
+    assert sum(found.values()) / 2 <= 40, found
+    assert lists(found) / 2 <= 20, found
