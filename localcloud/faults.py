@@ -6,11 +6,11 @@ the other, and reports at the end how often it was used: a test whose fault neve
 ===================  ===========================  ================================================================
 point                attributes                   params
 ===================  ===========================  ================================================================
-``tpu.call``         method, name, transport      action: error (code, message, reason, retry_after) |
+``tpu.call``         method, name, transport      action: error (code, message, reason, metadata, retry_after) |
                                                   lose-response | delay (seconds) | hang
 ``tpu.operation``    verb, target                 action: error (code, message, after) | never | slow (seconds) |
                                                   forget; resource: proceeds | undone | stuck | late
-``tpu.zone``         zone, method                 action: unreachable
+``tpu.zone``         zone, method                 action: unreachable (a list names the zone)
 ``tpu.list``         event (create, delete), name seconds that lists lag, see :mod:`localcloud.tpu_api.stale_lists`
 ``node.timeline``    node, zone                   see :mod:`localcloud.tpu_state.nodes.faults`
 ``queued.timeline``  queued, zone                 see :mod:`localcloud.tpu_state.queued.provisioning`

@@ -42,6 +42,7 @@ ADVICE = {
     "HostKeysHidden": "Handled inside: the first host key that is seen is trusted until the TPU is deleted, and the log says so.",
     "RateLimited": "Nothing to do; start fewer runs in the same minute if it keeps happening.",
     "TransientError": "Nothing to do.",
+    "CreateRefused": "Read the last answer in the message: a service account, network or role may be missing. Clear `create`.",
     "NameTaken": "The resource was made by hand or by another program. Delete it, or give it another name.",
     "ResourceNotFound": "Mostly handled inside. If you see it, the name, the zone or the project is wrong.",
     "TPULost": RECREATED,
@@ -59,7 +60,8 @@ ADVICE = {
     "belong to the public one that was sent.",
     "ProtocolMismatch": "Deploy one version of this package to all processes of Airflow. Where the message names a banner or a forced command, "
     "change the login: it must print nothing of its own and run what is asked for.",
-    "AcceleratorMissing": "The next try makes a new TPU. If it repeats, the framework on the VM does not fit the runtime version.",
+    "AcceleratorMissing": "The next try makes a new TPU, which counts as one of max_preemptions; three in a row end the run: the framework "
+    "does not fit the runtime version.",
     "RunInterrupted": "The next try resumes from the newest whole checkpoint.",
     "StorageUnreachable": "The TPU stays and the run is tried again. Check the bucket and the VM's service account; of a package index, that the VM "
     "reaches it.",

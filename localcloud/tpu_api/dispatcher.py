@@ -126,11 +126,12 @@ def resource_of(request: Any) -> str:
 
 
 def scripted_error(fault: Fault) -> CloudError:
-    """Return the error of a ``tpu.call`` fault: ``code``, ``message``, ``reason``, ``retry_after`` (seconds)."""
+    """Return the error of a ``tpu.call`` fault: ``code``, ``message``, ``reason``, ``metadata``, ``retry_after``."""
     params = fault.params
     details: list[Any] = []
     if "reason" in params:
-        details.append(errors.error_info(str(params["reason"])))
+        metadata = {name: str(value) for name, value in params.get("metadata", {}).items()}
+        details.append(errors.error_info(str(params["reason"]), **metadata))
     if "retry_after" in params:
         delay = duration_pb2.Duration()
         delay.FromMilliseconds(int(float(params["retry_after"]) * 1000))

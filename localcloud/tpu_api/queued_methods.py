@@ -13,6 +13,7 @@ from google.cloud.tpu_v2.types import (
     ListQueuedResourcesRequest,
     ListQueuedResourcesResponse,
     QueuedResource,
+    QueuedResourceState,
     ResetQueuedResourceRequest,
 )
 from google.rpc import code_pb2
@@ -102,10 +103,16 @@ class QueuedResourceMethods:
             raise errors.precondition(
                 f"Queued resource '{name}' still has nodes; delete them first or set force (state {record.state})"
             )
-        record.delete = operation = self._start(record, "delete", request.request_id, lambda: None)
-        if not operation.holds_resource:
+        record.delete = operation = self._start(record, "delete", request.request_id, partial(self._revive, record))
+        if operation.holds_resource:
+            record.shown_state = QueuedResourceState.State.DELETING
+        else:
             self._state.suspension.delete(record, partial(self._operations.succeed, operation))
         return operation.render()
+
+    def _revive(self, record: QueuedRecord) -> None:
+        """Show a request that could not be deleted as it was."""
+        record.shown_state = None
 
     def reset(self, request: ResetQueuedResourceRequest) -> Any:
         """ResetQueuedResource: not imitated, since what Google does then is not known here."""

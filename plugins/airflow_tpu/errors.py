@@ -187,9 +187,22 @@ class RateLimited(CloudError):
 
 
 class TransientError(CloudError):
-    """The API failed in passing; the same request may succeed."""
+    """The API failed in passing; the same request may succeed.
+
+    :param message: the whole text, as a person should read it.
+    :param reason: ``ErrorInfo.reason`` of Google's answer where there is one.
+    :param refused: it is the answer to a create, which may be final: a few of them in a row are (``CreateRefused``).
+    """
 
     retry = Retry.SOON
+
+    def __init__(self, message: str, reason: str = "", refused: bool = False, *, consequence: str = "") -> None:
+        self.refused = refused
+        super().__init__(message, reason, consequence=consequence)
+
+
+class CreateRefused(CloudError):
+    """The API has answered every create of several tries in a row with an error: another try changes nothing."""
 
 
 class NameTaken(CloudError):

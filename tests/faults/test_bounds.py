@@ -1,23 +1,26 @@
-"""Nothing waits or tries for ever: a zone that is silent elsewhere, a terminated node that takes its time."""
+"""Nothing waits or tries for ever: a silent zone elsewhere, a node that takes its time, a create that is refused."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from airflow_tpu.core.ledger.events import Closed, EndReason, event_from_bytes
 from airflow_tpu.core.tpu.labels import RunKey
-from airflow_tpu.errors import TransientError
+from airflow_tpu.errors import CreateRefused, TPUError, TransientError
+from airflow_tpu.lifecycle.create import REFUSALS
 from airflow_tpu.lifecycle.ends.expired import Reaped
+from airflow_tpu.lifecycle.ensure_tpu import ensure_tpu
 from airflow_tpu.lifecycle.reap import reap
 from airflow_tpu.lifecycle.release import abandon, end_overdue
 from tests.airflow_tpu.identities import AIRFLOW
 from tests.faults import tasks
 from tests.faults.ending import settle
 from tests.faults.project import RUNS, Project
-from tests.faults.virtual_context import TERM_HOURS, ZONE, VirtualContext
+from tests.faults.virtual_context import POLL, TERM_HOURS, TO_THE_END, ZONE, VirtualContext
 from tests.faults.virtual_processes import Process
 
 RUN = RUNS[0]
@@ -68,10 +71,15 @@ def lists(found: Counter[str]) -> int:
     return found["Tpu/ListNodes"] + found["Tpu/ListQueuedResources"]
 
 
-def ends(project: Project) -> list[EndReason]:
-    """Reasons in the ledger."""
+def closed(project: Project) -> list[Closed]:
+    """Ends in the ledger."""
     texts = [text for name, (_, text) in sorted(project.bucket.objects.items()) if name.endswith("/closed.json")]
-    return [event.end_reason for event in map(event_from_bytes, texts) if isinstance(event, Closed)]
+    return [event for event in map(event_from_bytes, texts) if isinstance(event, Closed)]
+
+
+def ends(project: Project) -> list[EndReason]:
+    """Their reasons."""
+    return [event.end_reason for event in closed(project)]
 
 
 def is_given_back(project: Project) -> bool:
@@ -203,3 +211,93 @@ def test_a_terminated_node_is_watched_with_few_calls(project: Project, queued: b
     assert len(project.living()) == 0
     assert sum(found.values()) / 2 <= 40, found
     assert lists(found) / 2 <= 20, found
+
+
+# -- a create that is refused for good -------------------------------------------------------------------------------
+
+FOR_GOOD = [
+    pytest.param(False, "tpu.call", {"method": "CreateNode"}, {"action": "error", "code": 13}, id="node"),
+    pytest.param(True, "tpu.call", {"method": "CreateQ*"}, {"action": "error", "code": 9}, id="queued-resource"),
+    pytest.param(False, "tpu.operation", {"verb": "create"}, {"action": "error", "code": 13}, id="its operation"),
+    pytest.param(True, "queued.timeline", {}, {"fail": {"code": 13, "message": "internal"}}, id="provisioning"),
+]
+
+
+def tries(project: Project, queued: bool, most: int = 10) -> list[TPUError]:
+    """What the tries of a task end with, up to the first that ends for good or has a TPU."""
+    errors: list[TPUError] = []
+
+    def attempt(at: VirtualContext) -> None:
+        run = at.run(RUN, queued)
+        try:
+            ensure_tpu(run, run.stores.runs.read(RUN), TO_THE_END)
+        except TPUError as error:
+            errors.append(error)
+
+    while len(errors) < most:
+        before = len(errors)
+        project.start("create", attempt)
+        project.together(600.0)
+        if len(errors) == before or not isinstance(errors[-1], TransientError):
+            break
+    return errors
+
+
+def take_lease(project: Project, queued: bool) -> None:
+    """The setup task."""
+    project.start("lease", lambda at: tasks.lease(at, RUN, queued))
+    project.together(10.0)
+
+
+@pytest.mark.parametrize(("queued", "point", "match", "params"), FOR_GOOD)
+def test_a_create_that_is_refused_for_good_costs_three_tries(
+    project: Project, queued: bool, point: str, match: dict[str, str], params: dict[str, Any]
+) -> None:
+    """The call, its operation and the request in the queue alike: three incarnations, then a final error."""
+    take_lease(project, queued)
+    project.fault(point, 100_000, match, **params)
+    errors = tries(project, queued)
+    assert [type(error) for error in errors] == [TransientError] * (REFUSALS - 1) + [CreateRefused]
+    assert "look at the last answer" in str(errors[-1])
+    record = project.record(RUN)
+    assert record is not None
+    assert (record.incarnation, record.refusals) == (REFUSALS, 0)
+    assert project.living() == []
+
+
+def test_refusals_with_a_tpu_between_them_are_no_row(project: Project) -> None:
+    """A TPU that became READY begins a new row, and so does the person who clears the task."""
+    take_lease(project, queued=False)
+    project.fault("tpu.call", REFUSALS - 1, {"method": "CreateNode"}, action="error", code=13)
+    assert len(tries(project, queued=False)) == REFUSALS - 1
+    project.preempt(0, 0.0)
+    project.together(30.0)
+    project.fault("tpu.call", REFUSALS, {"method": "CreateNode"}, action="error", code=13)
+    assert isinstance(tries(project, queued=False)[-1], CreateRefused)
+    assert tries(project, queued=False) == []
+
+
+def test_an_api_that_does_not_answer_is_no_refusal(project: Project) -> None:
+    """Creates without an answer say nothing of the request: they are tried until the deadline."""
+    take_lease(project, queued=False)
+    project.fault("tpu.call", 2 * REFUSALS, {"method": "CreateNode"}, action="error", code=14)
+    assert len(tries(project, queued=False)) == 2 * REFUSALS
+    assert [one.node_id for one in project.living()] == [RUN.node_id(2 * REFUSALS + 1)]
+
+
+@BOTH
+def test_a_delete_whose_answer_is_lost_prolongs_nothing(project: Project, queued: bool) -> None:
+    """The teardown succeeds in one try, asks for each delete once, and books what the meter has, to the second."""
+    project.kill(booted(project, queued))
+    project.fault("tpu.call", 100_000, {"method": "Delete*"}, action="lose-response")
+    before = calls(project)
+    teardown = project.start("teardown", lambda at: tasks.end(at, RUN))
+    project.together(120.0)
+    assert (teardown.ended, teardown.error) == (True, None)
+    assert sum(count for name, count in (calls(project) - before).items() if "Delete" in name) == 1
+    (event,) = closed(project)
+    assert (event.end_reason, is_given_back(project)) == (EndReason.FINISHED, True)
+    assert event.ended_at is not None
+    assert event.ready_at is not None
+    extra = (event.ended_at - event.ready_at).total_seconds() - project.cloud.meter.ready_seconds(event.node_id)
+    assert -1e-3 <= extra <= (POLL if queued else 1.0)

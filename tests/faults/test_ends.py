@@ -189,6 +189,26 @@ def test_the_reaper_books_what_takes_longer_in_its_next_round(project: Project) 
     assert project.record(RUN) is None
 
 
+@BOTH
+def test_the_reaper_believes_no_old_list(project: Project, queued: bool) -> None:
+    """A TPU that became READY while the reaper slept between its lists and its delete is counted, not "never ready"."""
+    process = start(project, queued)
+    while not project.living():
+        project.go(process)
+    project.kill(process)
+    project.wait(POLL)
+    project.states[RUN] = "failed"
+    asleep = project.start("reaper", lambda at: reap(at.grant, project.state_of, AIRFLOW))
+    project.go(asleep, 3)
+    assert asleep.at.startswith("list trc/ledger")
+    project.wait(3600.0)
+    project.together(POLL * 8)
+    assert asleep.ended
+    (event,) = closed(project)
+    assert event.end_reason is EndReason.FINISHED
+    assert booked(project) >= project.cloud.meter.ready_seconds(event.node_id) > 3000.0
+
+
 def test_an_end_is_kept_although_nobody_saw_it_ready(project: Project) -> None:
     """A TPU that became READY unseen and was ended by a person is counted from its request, by any process."""
     process = start(project, queued=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.cloud import tpu_v2
 from google.cloud.tpu_v2.types import Node
 
 from localcloud.faults import FaultRegistry, FaultSpecError
@@ -207,6 +208,42 @@ def test_health_may_change(cloud: VirtualCloud) -> None:
     cloud.create()
     cloud.pass_time(2)
     assert cloud.node().health == Node.Health.UNHEALTHY_TENSORFLOW
+
+
+def test_addresses_may_be_hidden(cloud: VirtualCloud) -> None:
+    """A node may be READY for a while before it shows the endpoints of its workers."""
+    cloud.faults.add(fault("node.timeline", hidden=30))
+    cloud.create()
+    cloud.pass_time(20)
+    assert (cloud.node().state, list(cloud.node().network_endpoints)) == (State.READY, [])
+    cloud.pass_time(30)
+    assert len(cloud.node().network_endpoints) == 1
+
+
+@pytest.mark.filterwarnings("ignore:Unrecognized State enum value")
+def test_a_request_may_show_a_state_that_no_client_knows(cloud: VirtualCloud) -> None:
+    """A future state number of a queued resource is shown as it is, and the request can still be deleted."""
+    cloud.faults.add(fault("queued.timeline", wait="forever", state=77))
+    cloud.enqueue()
+    cloud.pass_time(1)
+    assert cloud.queued().state.state == 77
+    cloud.call("Tpu/DeleteQueuedResource", tpu_v2.DeleteQueuedResourceRequest(name=cloud.queued().name, force=True))
+    cloud.pass_time(1)
+    assert cloud.state.queued.records == {}
+
+
+@pytest.mark.parametrize(("fails_after", "then"), [(None, "DELETING"), (5.0, "WAITING_FOR_RESOURCES")])
+def test_a_request_may_stay_in_its_delete(cloud: VirtualCloud, fails_after: float | None, then: str) -> None:
+    """A queued resource whose delete hangs shows DELETING; one whose delete fails is shown as before after that."""
+    params = {"action": "never", "resource": "stuck"} if fails_after is None else {"after": fails_after}
+    cloud.faults.add(fault("queued.timeline", wait="forever"))
+    cloud.enqueue()
+    cloud.pass_time(1)
+    cloud.faults.add(fault("tpu.operation", {"verb": "delete"}, **params))
+    cloud.call("Tpu/DeleteQueuedResource", tpu_v2.DeleteQueuedResourceRequest(name=cloud.queued().name, force=True))
+    assert cloud.queued().state.state.name == "DELETING"
+    cloud.pass_time(60)
+    assert cloud.queued().state.state.name == then
 
 
 @pytest.mark.filterwarnings("ignore:Unrecognized State enum value")

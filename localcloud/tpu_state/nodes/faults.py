@@ -22,7 +22,8 @@ class NodeFaults:
 
     Keys of the params of a ``node.timeline`` fault, seconds of the cloud's clock after READY:
     ``preempt_after`` (with ``notice``), ``terminate_after``, ``maintenance_after`` (with ``seconds``: the VMs reboot),
-    ``health_after`` and ``health``, ``states``: a list of ``[seconds, state]`` (any number, also one that no client
+    ``health_after`` and ``health`` (any number), ``hidden`` (seconds for which the node shows no addresses, or
+    ``"forever"``), ``states``: a list of ``[seconds, state]`` (any number, also one that no client
     knows). ``preempt_at_step`` and ``maintenance_at_step`` wait for a step that the training reports in
     ``progress.json``.
 
@@ -71,8 +72,15 @@ class NodeFaults:
             self._at_step(params["maintenance_at_step"], record, maintain)
         if "health_after" in params:
             self._after(params["health_after"], record, partial(_set_health, health=int(params["health"])))
+        if "hidden" in params:
+            self._hide(params["hidden"], record)
         for seconds, state in params.get("states", ()):
             self._after(seconds, record, partial(self._nodes.force, state=int(state)))
+
+    def _hide(self, seconds: Any, record: NodeRecord) -> None:
+        record.hides_addresses = True
+        if seconds != "forever":
+            self._after(seconds, record, _show_addresses)
 
     def _after(self, seconds: float, record: NodeRecord, action: Any) -> None:
         self._nodes.backend.later(float(seconds), partial(self._if_alive, record, action))
@@ -98,3 +106,7 @@ class NodeFaults:
 
 def _set_health(record: NodeRecord, health: int) -> None:
     record.health = health
+
+
+def _show_addresses(record: NodeRecord) -> None:
+    record.hides_addresses = False

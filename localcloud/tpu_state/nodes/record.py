@@ -33,6 +33,7 @@ class NodeRecord:
     :ivar state: ``Node.State`` or a number the client does not know.
     :ivar health: ``Node.Health``.
     :ivar boots: how often its VMs were started; tells a late answer of an earlier boot from the present one.
+    :ivar hides_addresses: the API shows no network endpoints although the VMs are there.
     :ivar create: the pending create operation.
     :ivar delete: the pending delete operation.
     """
@@ -47,6 +48,7 @@ class NodeRecord:
     health: int = 0
     boots: int = 0
     machines: tuple[Machine, ...] = ()
+    hides_addresses: bool = False
     create: Operation | None = None
     delete: Operation | None = None
 
@@ -83,7 +85,8 @@ class NodeRecord:
         raw.CopyFrom(Node.pb(self.template))
         raw.state = self.state
         raw.health = self.health
-        shown.network_endpoints = [self._endpoint(machine) for machine in self.machines]
+        machines = () if self.hides_addresses else self.machines
+        shown.network_endpoints = [self._endpoint(machine) for machine in machines]
         return shown
 
     def _endpoint(self, machine: Machine) -> NetworkEndpoint:

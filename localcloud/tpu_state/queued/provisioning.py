@@ -24,7 +24,8 @@ class QueuedProvisioning:
 
     Params of a ``queued.timeline`` fault, taken when the request is registered: ``wait`` (seconds in
     WAITING_FOR_RESOURCES, or ``"forever"``), ``accepted`` (true: wait in ACCEPTED, the state's older name), ``fail``
-    (``code`` and ``message``: PROVISIONING, SUSPENDING, FAILED, the way real ones were seen to go).
+    (``code`` and ``message``: PROVISIONING, SUSPENDING, FAILED, the way real ones were seen to go), ``state`` (a number
+    that the API shows from then on, also one that no client knows; the request stays where it is).
 
     :param registry: the requests.
     :param nodes: the nodes they make.
@@ -50,6 +51,7 @@ class QueuedProvisioning:
             self._registry.later(until - now, record, partial(self._expire, record))
         usual = self._backend.latencies.waiting
         wait = fault.params.get("wait", usual) if fault else usual
+        record.shown_state = int(fault.params["state"]) if fault and "state" in fault.params else None
         if wait != "forever":
             delay = max(float(wait), valid_after(record, now) - now)
             self._registry.later(delay, record, partial(self._provision, record, fault))

@@ -28,6 +28,7 @@ class QueuedRecord:
     :ivar template: the request as asked for, without anything that changes.
     :ivar nodes: its nodes, prepared; they exist for others only from PROVISIONING on.
     :ivar state: ``QueuedResourceState.State``.
+    :ivar shown_state: what the API shows instead, None for the state.
     :ivar initiator: the cause of the state: 1 the user, 2 the service.
     :ivar error: why it FAILED.
     :ivar delete: the pending delete operation.
@@ -37,6 +38,7 @@ class QueuedRecord:
     template: QueuedResource
     nodes: list[NodeRecord]
     state: int = State.CREATING
+    shown_state: int | None = None
     initiator: int = Initiator.USER
     error: CloudError | None = None
     delete: Operation | None = None
@@ -56,7 +58,7 @@ class QueuedRecord:
         shown = QueuedResource()
         raw = QueuedResource.pb(shown)
         raw.CopyFrom(QueuedResource.pb(self.template))
-        raw.state.state = self.state
+        raw.state.state = self.state if self.shown_state is None else self.shown_state
         raw.state.state_initiator = self.initiator
         if self.state == State.FAILED and self.error is not None:
             raw.state.failed_data.error.CopyFrom(self.error.status())

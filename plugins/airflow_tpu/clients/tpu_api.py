@@ -7,6 +7,8 @@ and the asynchronous one loses the error code and does not survive a single UNAV
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.clock import WALL, Clock
@@ -21,9 +23,10 @@ from airflow_tpu.clients.tpu_messages import (
     to_queued_view,
     to_view,
 )
-from airflow_tpu.clients.tpu_retry import CallTiming
+from airflow_tpu.clients.tpu_retry import CallTiming, is_answer
 from airflow_tpu.consequences import MAY_BE_CREATED, NOTHING_CREATED, stated
-from airflow_tpu.errors import HostKeysHidden, ResourceNotFound, TransientError
+from airflow_tpu.core.tpu.spec import Phase
+from airflow_tpu.errors import HostKeysHidden, ResourceNotFound, TPUError, TransientError
 
 if TYPE_CHECKING:
     from airflow_tpu.core.grant.authorize import Permit
@@ -89,27 +92,42 @@ class TPUClient:
         """
         # Its answer may be lost on the way; any other error is a refusal.
         with stated(NOTHING_CREATED), stated(MAY_BE_CREATED, TransientError):
-            permit.check(spec)
-            client = self.calls.client
-            if spec.queued:
-                request = to_create_queued(spec, stamp)
-                # The request id makes a repetition harmless; a node create has none and is never repeated blindly.
-                call = await self.calls.call(client.create_queued_resource, stamp.node_id, request=request)
-            else:
-                node = to_create_node(spec, stamp)
-                call = await self.calls.call(client.create_node, stamp.node_id, repeat=False, request=node)
+            try:
+                return await self._create(spec, stamp, permit)
+            except TransientError as error:
+                error.refused = is_answer(error.__cause__)
+                raise
+
+    async def _create(self, spec: TPUSpec, stamp: Stamp, permit: Permit) -> str:
+        permit.check(spec)
+        client = self.calls.client
+        if spec.queued:
+            request = to_create_queued(spec, stamp)
+            # The request id makes a repetition harmless; a node create has none and is never repeated blindly.
+            call = await self.calls.call(client.create_queued_resource, stamp.node_id, request=request)
+        else:
+            node = to_create_node(spec, stamp)
+            call = await self.calls.call(client.create_node, stamp.node_id, repeat=False, request=node)
         return str(call.operation.name)
 
     async def delete_node(self, name: ResourceName) -> OperationView | None:
-        """Start deleting a node; None when it is gone already."""
-        return await self.calls.delete(self.calls.client.delete_node, name, name=str(name))
+        """Start deleting a node; None when it was gone already."""
+
+        async def is_going() -> bool:
+            return await _is_going(self.node(name))
+
+        return await self.calls.delete(self.calls.client.delete_node, name, is_going, name=str(name))
 
     async def delete_queued_resource(self, name: ResourceName) -> OperationView | None:
-        """Start deleting a queued resource and its nodes; None when it is gone already."""
+        """Start deleting a queued resource and its nodes; None when it was gone already."""
         from google.cloud import tpu_v2
 
-        request = tpu_v2.DeleteQueuedResourceRequest(name=str(name), force=True)
-        return await self.calls.delete(self.calls.client.delete_queued_resource, name, request=request)
+        async def is_going() -> bool:
+            return await _is_going(self.queued_resource(name))
+
+        # One id for all repetitions of this delete. A later one has its own: this one's operation may fail.
+        request = tpu_v2.DeleteQueuedResourceRequest(name=str(name), force=True, request_id=str(uuid.uuid4()))
+        return await self.calls.delete(self.calls.client.delete_queued_resource, name, is_going, request=request)
 
     async def relabel(self, name: ResourceName, labels: dict[str, str]) -> None:
         """Replace the labels of a node (the adopting attempt writes its own token)."""
@@ -141,6 +159,16 @@ class TPUClient:
         except (ResourceNotFound, HostKeysHidden):
             return {}
         return to_host_keys(answer)
+
+
+async def _is_going(answer: Awaitable[TPUView | QueuedView]) -> bool:
+    """Whether a resource is gone or DELETING; one that cannot be read may live."""
+    try:
+        return (await answer).phase is Phase.DELETING
+    except ResourceNotFound:
+        return True
+    except TPUError:
+        return False
 
 
 async def offered(client: TPUClient, zone: str) -> tuple[frozenset[str], frozenset[str]]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow_tpu.clients.tpu_messages import OperationView, to_operation_view
-from airflow_tpu.clients.tpu_retry import CallTiming, retries, translated
+from airflow_tpu.clients.tpu_retry import CallTiming, refused_tokens, retries, translated
 from airflow_tpu.core.tpu.resource_name import location, zone_of
-from airflow_tpu.errors import ResourceNotFound
+from airflow_tpu.errors import RateLimited, ResourceNotFound, TPUError, TransientError
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials
     from google.cloud import tpu_v2
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -106,17 +108,36 @@ class TPUCalls:
         :param kwargs: the request, or its fields.
         :raises TPUError: the leaf of our tree that the error is.
         """
-        retry = retries(self.timing) if repeat else None
+        retry = retries(self.timing) if repeat else refused_tokens(self.timing)
         with translated(str(resource)):
             return await method(**kwargs, timeout=self.timing.answer, retry=retry)
 
-    async def delete(self, method: Callable[..., Any], resource: object, **kwargs: Any) -> OperationView | None:
-        """Call a method that deletes; None when the resource is gone already."""
+    async def delete(
+        self, method: Callable[..., Any], resource: object, is_going: Callable[[], Awaitable[bool]], **kwargs: Any
+    ) -> OperationView | None:
+        """Call a method that deletes; where its answer is lost, the resource itself tells whether it was asked for.
+
+        :param method: of Google's client.
+        :param resource: what is deleted.
+        :param is_going: reads the resource: whether it is gone or being deleted.
+        :return: None when the API did not know the resource before this call.
+        :raises TransientError: no answer, and the resource lives on, or cannot be read.
+        """
         try:
-            call = await self.call(method, resource, **kwargs)
+            return to_operation_view((await self.call(method, resource, repeat=False, **kwargs)).operation)
         except ResourceNotFound:
             return None
-        return to_operation_view(call.operation)
+        except (TransientError, RateLimited) as error:
+            if await is_going():
+                return _without_answer(resource, error)
+        try:
+            return to_operation_view((await self.call(method, resource, **kwargs)).operation)
+        except ResourceNotFound as error:  # it was there for the first call
+            return _without_answer(resource, error)
+        except (TransientError, RateLimited) as error:
+            if not await is_going():
+                raise
+            return _without_answer(resource, error)
 
     async def listing(self, method: Callable[..., Any], request: Any, convert: Callable[[Any], T]) -> Listing[T]:
         """Call a method that lists, all pages.
@@ -131,6 +152,12 @@ class TPUCalls:
                 unreachable.update(map(zone_of, getattr(page, "unreachable", ())))
                 items.extend(convert(item) for item in _items(page))
         return Listing(tuple(items), tuple(sorted(unreachable)))
+
+
+def _without_answer(resource: object, error: TPUError) -> OperationView:
+    """What is known of a delete that was carried out although its answer is missing: neither its name nor its time."""
+    log.info("%s is being deleted although the answer to the delete is missing (%s)", resource, error)
+    return OperationView(name="", done=False)
 
 
 def _items(page: Any) -> Any:

@@ -52,6 +52,23 @@ def retries(timing: CallTiming) -> Any:
     return AsyncRetry(predicate=transient, initial=timing.pause, maximum=10.0, multiplier=2.0, timeout=timing.retry)
 
 
+def refused_tokens(timing: CallTiming) -> Any:
+    """How a call is repeated that must not be carried out twice: only where Google has not even let it in."""
+    from google.api_core import exceptions
+    from google.api_core.retry import AsyncRetry, if_exception_type
+
+    refused = if_exception_type(exceptions.Unauthenticated)
+    return AsyncRetry(predicate=refused, initial=timing.pause, maximum=10.0, multiplier=2.0, timeout=timing.retry)
+
+
+def is_answer(error: BaseException | None) -> bool:
+    """Whether the API has answered a call with an error, and did not just fail to answer."""
+    from google.api_core import exceptions
+
+    silence = exceptions.ServiceUnavailable | exceptions.DeadlineExceeded | exceptions.Aborted | exceptions.Cancelled
+    return isinstance(error, exceptions.GoogleAPICallError) and not isinstance(error, silence)
+
+
 class translated:
     """Context manager that turns Google's errors into ours.
 
@@ -107,11 +124,14 @@ def _violations(detail: Any) -> list[str]:
     return [f"{item.subject}: {item.description}" for item in detail.violations]
 
 
+_LIMIT = "quota_limit_value"
+
 _IN_WORDS: Mapping[str, Callable[[Any], list[str]]] = {
     "BadRequest": lambda detail: [f"{item.field}: {item.description}" for item in detail.field_violations],
     "QuotaFailure": _violations,
     "PreconditionFailure": _violations,
     "DebugInfo": lambda detail: [detail.detail],
     "LocalizedMessage": lambda detail: [detail.message],
+    "ErrorInfo": lambda detail: [f"quota limit {detail.metadata[_LIMIT]}"] if _LIMIT in detail.metadata else [],
     "Help": lambda detail: [f"{link.description}: {link.url}" for link in detail.links],
 }

@@ -24,7 +24,7 @@ from airflow_tpu.errors import (
     WindowClosed,
 )
 from airflow_tpu.lifecycle.capacity import Step, explained, next_step
-from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.create import Provisioner, refusal_counted
 from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
 from airflow_tpu.lifecycle.release import give_back
 from airflow_tpu.lifecycle.sharing.room import require_row
@@ -161,6 +161,8 @@ def recover(run: RunContext, record: RunRecord, error: TPUError, waiting: Waitin
         record, holds_lease = run.stores.runs.confirm(record), True
     except LeaseLost:  # then only what carries the old token is given back, and what the record says is out of date
         holds_lease = False
+    if holds_lease and isinstance(error, TransientError) and error.refused:
+        error = refusal_counted(run.stores.runs, record, error)
     step = next_step(run, record, error)
     if not isinstance(error, _SAYS_NOTHING):
         give_back(run, record, error, holds_lease)
@@ -188,7 +190,8 @@ def remember(run: RunContext, record: RunRecord, seen: ReadySince) -> Ready:
     elif life.host_keys == seen.host_keys:
         return Ready(record, node)
     record = run.stores.runs.update(
-        record, lambda now: replace(now.with_life(node.id, **changes), zone=node.zone, capacity_search=None)
+        record,
+        lambda now: replace(now.with_life(node.id, **changes), zone=node.zone, capacity_search=None, refusals=0),
     )
     return Ready(record, node)
 

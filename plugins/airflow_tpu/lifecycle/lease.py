@@ -15,7 +15,7 @@ from airflow_tpu.core.grant.form_reasons import with_grant
 from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.grant.project_identity import identity_warnings
 from airflow_tpu.errors import ConfigError, GrantError
-from airflow_tpu.lifecycle.project_snapshot import take_snapshot
+from airflow_tpu.lifecycle.project_snapshot import answered_snapshot
 from airflow_tpu.lifecycle.run_context import conf_mapping
 from airflow_tpu.lifecycle.sharing.identity import introduce
 from airflow_tpu.lifecycle.training.launch import build_bundle
@@ -40,7 +40,7 @@ def take_lease(run: RunContext, holder: Holder) -> RunRecord:
     """
     # Whatever can fail without a trace comes before the lease.
     order, now = run.request.order(), run.clock.now()
-    snapshot = run.clients.tpu.run(take_snapshot)
+    snapshot = run.clients.tpu.run(lambda client: answered_snapshot(client, order.spec.zone))
     deadline = run.request.deadline(holder.started_at or now)
     introduce(run, run.key.airflow)
     record = run.stores.runs.acquire(run.key, run.conf.zone, deadline, holder)
@@ -93,6 +93,7 @@ def check_grant(run: RunContext, conf: str | Mapping[str, Any]) -> Permit:
     :param conf: its form as rendered; a wrong one is refused with the grant's reasons too.
     :raises ConfigError: the form is wrong.
     :raises GrantError: the grant does not cover the run.
+    :raises TransientError: the zone did not answer, also when it was asked again.
     """
     end = _end(run, conf, run.clock.now())
     _check_alone(run, end)
@@ -100,8 +101,8 @@ def check_grant(run: RunContext, conf: str | Mapping[str, Any]) -> Permit:
         log.warning("%s", line)
     order = run.request.order()
     reserved = run.stores.reservations.read()
-    inventory = run.clients.tpu.run(take_snapshot).inventory()
-    return authorize(run.grant, order.request(run.key, end), inventory, run.clock.now(), reserved)
+    snapshot = run.clients.tpu.run(lambda client: answered_snapshot(client, order.spec.zone))
+    return authorize(run.grant, order.request(run.key, end), snapshot.inventory(), run.clock.now(), reserved)
 
 
 def _end(run: RunContext, conf: str | Mapping[str, Any], now: dt.datetime) -> dt.datetime:

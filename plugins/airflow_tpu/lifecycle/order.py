@@ -98,9 +98,10 @@ class Order:
         :param snapshot: what was alive at ``now``.
         :param reserved: what runs have taken although the snapshot cannot show it yet.
         :raises GrantError: with all reasons.
+        :raises TransientError: the zone did not answer.
         """
         request = self.request(record.key, record.lease.expires_at)
-        return authorize(self.grant, request, snapshot.inventory(), now, reserved)
+        return authorize(self.grant, request, snapshot.with_answer_of(self.spec.zone).inventory(), now, reserved)
 
     def reserve(
         self, store: ReservationStore, snapshot: ProjectSnapshot, record: RunRecord, now: dt.datetime

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T", bound="TPUView | QueuedView")
 
+_LOOKS = 4
+"""How often a zone that does not answer is asked before the try ends; the next try asks again."""
+
 _ALIVE = frozenset({Phase.USABLE, Phase.PENDING, Phase.UNHEALTHY, Phase.UNKNOWN})
 
 
@@ -58,6 +61,17 @@ class ProjectSnapshot:
     def is_silent(self, zone: str) -> bool:
         """Whether a zone did not answer: what is not seen there may be alive."""
         return zone in self.unreachable
+
+    def with_answer_of(self, zone: str) -> ProjectSnapshot:
+        """The snapshot itself, provided that a zone has answered.
+
+        :raises TransientError: it has not: what is in use there is unknown, which never counts as free.
+        """
+        if self.is_silent(zone):
+            raise TransientError(
+                f"zone {zone} did not answer: what is in use there is unknown; the next try asks again"
+            )
+        return self
 
     def for_zones(self, zones: Collection[str] | None) -> ProjectSnapshot:
         """The snapshot in which only these zones count as unreachable: a run waits for no zone that it never named.
@@ -135,6 +149,23 @@ async def snapshot_for_run(client: TPUClient, zones: Collection[str] | None) -> 
     if others:
         log.warning("no answer from %s: this run never asked there, so it continues", ", ".join(others))
     return found
+
+
+async def answered_snapshot(client: TPUClient, zone: str) -> ProjectSnapshot:
+    """:func:`take_snapshot`, asked again a few times while one zone does not answer.
+
+    :param client: the Cloud TPU API.
+    :param zone: what is in use there has to be known.
+    :raises TransientError: it does not answer.
+    """
+    pause = client.calls.timing.pause
+    for _ in range(_LOOKS - 1):
+        snapshot = await take_snapshot(client)
+        if not snapshot.is_silent(zone):
+            return snapshot
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, client.calls.timing.answer)
+    return (await take_snapshot(client)).with_answer_of(zone)
 
 
 async def shared_snapshot(client: TPUClient, fresh: Fresh) -> ProjectSnapshot:

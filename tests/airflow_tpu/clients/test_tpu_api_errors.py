@@ -37,7 +37,13 @@ CALLS = [
     pytest.param(8, "slow down", "RATE_LIMIT_EXCEEDED", errors.RateLimited, id="rate-by-reason"),
     pytest.param(7, "The caller lacks tpu.nodes.create", "", errors.AccessDenied, id="permission"),
     pytest.param(7, "Cloud TPU API has not been used", "SERVICE_DISABLED", errors.AccessDenied, id="api-off"),
-    pytest.param(16, "Request had invalid credentials", "", errors.AccessDenied, id="credentials"),
+    pytest.param(
+        8, "Quota limit 'X' has been exceeded. Limit: 0", "RATE_LIMIT_EXCEEDED", errors.QuotaZero, id="zero-as-a-rate"
+    ),
+    pytest.param(
+        8, "Quota 'X' exhausted. Limit 0.0 in zone x.", "QUOTA_EXCEEDED", errors.QuotaZero, id="zero-as-quota"
+    ),
+    pytest.param(8, "Quota 'X' exhausted. Limit 0.5 in zone x", "", errors.QuotaExceeded, id="small-quota"),
     pytest.param(3, "invalid AcceleratorType", "", errors.NotOffered, id="no-such-type"),
     pytest.param(9, "no default subnetwork", "", errors.ConfigError, id="no-subnetwork"),
     pytest.param(13, "an internal error has occurred", "", errors.TransientError, id="code-13"),
@@ -57,6 +63,34 @@ async def test_refused_create_has_a_leaf(
     assert caught.value.consequence == (MAY_BE_CREATED if leaf is errors.TransientError else NOTHING_CREATED)
     assert len(env.calls("CreateNode")) == 1
     assert env.nodes() == {}
+
+
+async def test_zero_quota_is_recognised_by_its_details(env: CloudEnv, client: TPUClient) -> None:
+    """A text without the limit, under the reason of a rate limit: the limit in the details of the error decides."""
+    details: dict[str, Any] = {"reason": "RATE_LIMIT_EXCEEDED", "metadata": {"quota_limit_value": "0"}}
+    env.cloud.add_fault(
+        "tpu.call", {"method": "CreateNode"}, action="error", code=8, message="Quota exceeded", **details
+    )
+    with pytest.raises(errors.QuotaZero, match="not in the grant"):
+        await env.create(client)
+    assert len(env.calls("CreateNode")) == 1
+
+
+@pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
+async def test_a_create_that_was_not_let_in_is_asked_again(env: CloudEnv, client: TPUClient, queued: bool) -> None:
+    """One UNAUTHENTICATED, of a token that expired on its way, ends no create; nothing was carried out before it."""
+    fault = env.cloud.add_fault("tpu.call", {"method": "Create*"}, action="error", code=16, message="token")
+    await env.create(client, queued)
+    assert len(env.calls("CreateNode")) + len(env.calls("CreateQueuedResource")) == 2
+    assert fault not in env.cloud.cloud.faults.unused()
+
+
+async def test_credentials_that_stay_invalid_are_no_access(env: CloudEnv) -> None:
+    """A create that is never let in ends as refused, within the bound of any call."""
+    env.cloud.add_fault("tpu.call", {"method": "CreateNode"}, times=1000, action="error", code=16, message="token")
+    async with env.client(BRIEF) as client:
+        with pytest.raises(errors.AccessDenied, match="token"):
+            await env.create(client)
 
 
 async def test_refused_list_or_delete_says_nothing_of_a_create(env: CloudEnv, client: TPUClient) -> None:

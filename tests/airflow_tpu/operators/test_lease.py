@@ -16,7 +16,7 @@ from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
-from airflow_tpu.errors import GrantError, GrantViolation, LeaseLost
+from airflow_tpu.errors import GrantError, GrantViolation, LeaseLost, TransientError
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
@@ -76,6 +76,30 @@ def test_run_without_room_fails_before_it_creates(run: Run, env: CloudEnv, runs:
     assert env.calls("CreateNode") == env.calls("CreateQueuedResource") == []
     with pytest.raises(LeaseLost):
         runs.read(KEYS[5])
+
+
+BEFORE = pytest.mark.parametrize("task", [CloudTPUCheckGrantOperator, CloudTPULeaseOperator])
+
+
+@BEFORE
+def test_a_list_without_the_zone_is_asked_again(run: Run, env: CloudEnv, task: type[CloudTPUBaseOperator]) -> None:
+    """A zone that does not answer once fails neither the check nor the lease."""
+    fault = env.cloud.add_fault("tpu.zone", {"zone": FORM["zone"]}, times=2, action="unreachable")
+    run(task, KEYS[0])
+    assert fault not in env.cloud.cloud.faults.unused()
+
+
+@BEFORE
+def test_a_zone_that_does_not_answer_is_no_refusal(
+    run: Run, env: CloudEnv, runs: RunStore, task: type[CloudTPUBaseOperator]
+) -> None:
+    """After a few looks the try ends with an error that is tried again, and nothing is held."""
+    env.cloud.add_fault("tpu.zone", {"zone": FORM["zone"]}, times=1000, action="unreachable")
+    with pytest.raises(TransientError, match=f"zone {FORM['zone']} did not answer"):
+        run(task, KEYS[0])
+    assert len(env.calls("ListNodes")) <= 5
+    with pytest.raises(LeaseLost):
+        runs.read(KEYS[0])
 
 
 def test_refused_lease_with_a_history_is_kept(run: Run, runs: RunStore) -> None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from airflow_tpu.errors import Budget, BudgetExhausted, Retry, StockOut, TPUError
+from airflow_tpu.errors import AcceleratorMissing, Budget, BudgetExhausted, Retry, StockOut, TPUError
 
 NO_PROGRESS_LIMIT = 3
 """Attempts in a row without a newer checkpoint after which a run is given up."""
+
+
+MISSING_LIMIT = 3
+"""TPUs in a row on which the script finds no device (exit 69) before its framework counts as the cause."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +25,13 @@ class Spent:
     :param losses: interruptions so far.
     :param idle: interrupted attempts in a row that left no newer checkpoint behind.
     :param step: training steps of the newest checkpoint that is safe, -1 for none.
+    :param missing: attempts in a row that found no TPU device; each was on a TPU of its own, so each is a loss.
     """
 
     losses: int = 0
     idle: int = 0
     step: int = -1
+    missing: int = 0
 
     def after(self, error: TPUError, step: int | None) -> Spent:
         """What is spent once an attempt has ended with this error.
@@ -38,7 +44,11 @@ class Spent:
         progressed = step is not None and step > self.step
         idle = 0 if progressed else self.idle + 1
         return replace(
-            self, losses=self.losses + 1, idle=idle, step=step if progressed and step is not None else self.step
+            self,
+            losses=self.losses + 1,
+            idle=idle,
+            step=step if progressed and step is not None else self.step,
+            missing=self.missing + 1 if isinstance(error, AcceleratorMissing) else 0,
         )
 
     def exhausted(self, error: TPUError, allowed: int, checkpoints: bool) -> BudgetExhausted | None:
@@ -50,6 +60,11 @@ class Spent:
         """
         if not counts(error):
             return None
+        if self.missing >= MISSING_LIMIT:
+            return BudgetExhausted(
+                f"the script found no TPU device on {self.missing} TPUs in a row: its framework does not fit the "
+                f"runtime version of the TPU. Change runtime_version or requirements, then clear the run. {error}"
+            )
         if self.losses > allowed:
             return BudgetExhausted(
                 f"the run was interrupted {self.losses} times and max_preemptions is {allowed}. Its newest checkpoint "

@@ -114,6 +114,7 @@ class RunRecord:
     :param lives: what is known of each incarnation, by node id.
     :param alternative: which TPU is asked for, None for the one of the form.
     :param capacity_search: the search for capacity, None while there is none.
+    :param refusals: creates in a row that the API has answered with an error which may pass.
     """
 
     key: RunKey
@@ -127,6 +128,7 @@ class RunRecord:
     lives: Mapping[str, Life] = field(default_factory=dict)
     alternative: Alternative | None = None
     capacity_search: CapacitySearch | None = None
+    refusals: int = 0
 
     @property
     def node_id(self) -> str:

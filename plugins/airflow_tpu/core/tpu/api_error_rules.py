@@ -248,11 +248,6 @@ OFFER = (
         "The region has no external address left. Set internal_ips, or ask for more addresses (they are billed).",
     ),
     Rule(
-        r"Quota.*\bLimit:? 0(?![\d.])",
-        QuotaZero,
-        "The project has no quota of this name, so this is not in the grant.",
-    ),
-    Rule(
         r"Quota '[^']*LitepodServing[^']*'|Quota limit '[^']*LitepodServing[^']*'",
         QuotaExceeded,
         "Small v5e slices may draw on the serving quota. Delete unused TPUs and queued resources in the zone, "

@@ -15,6 +15,7 @@ from airflow_tpu.errors import (
     Fault,
     NameTaken,
     NotOffered,
+    QuotaZero,
     RateLimited,
     ResourceNotFound,
     TPUError,
@@ -76,6 +77,12 @@ _GIVEN_UP = Rule(
     "network or an account that the TPU VM may not use. If it fails like this again, it will not work as asked: "
     "check network, subnetwork and service_account, set internal_ips, or take another zone.",
 )
+# Before every rule: a quota of zero comes with any reason, RATE_LIMIT_EXCEEDED too, and may stand in the details alone.
+_ZERO_QUOTA = re.compile(
+    r"quota.*\blimit(?:[ _]value)?['\"]?:? ?['\"]?0(?:\.0+)?(?!\d|\.\d)", re.IGNORECASE | re.DOTALL
+)
+_NO_QUOTA = Rule("", QuotaZero, "The project has no quota of this name, so this is not in the grant.")
+_ADDRESSES = "IN_USE_ADDRESSES"
 _TOKEN_LATER = Rule("", TransientError, "Google gave no access token for the moment, so the call was not sent.")
 _TOKEN_REFUSED = Rule(
     "", AccessDenied, "Google gave no access token. Correct the credentials of the google_cloud_platform connection."
@@ -100,7 +107,8 @@ def classify(
     if _BEFORE_SENDING in text:
         return classify_token(message, resource)
     said = f"{message.strip() or 'no text'} [{details}]" if details else message
-    rule = _find(text, reason) or _BY_CODE.get(code, _STUMBLE)
+    is_zero = _ADDRESSES not in text and _ZERO_QUOTA.search(f"{text}\n{details}")
+    rule = _NO_QUOTA if is_zero else _find(text, reason) or _BY_CODE.get(code, _STUMBLE)
     if ended and rule in (_STUMBLE, _BY_CODE[13]):
         rule = _GIVEN_UP
     return _error(rule, f"code {code}", said, reason, resource)

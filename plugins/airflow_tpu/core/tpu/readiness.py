@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from airflow_tpu.core.tpu.api_errors import classify
 from airflow_tpu.core.tpu.outcome import Observation, loss_of
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, TPUView
-from airflow_tpu.errors import StockOut, TPUError, TPUVanished
+from airflow_tpu.errors import StockOut, TPUError, TPUVanished, TransientError
 
 _A_DAY = dt.timedelta(days=1)
 
@@ -26,6 +26,7 @@ class Sighting:
     :param queued: the queued resource, None when there is none or the API does not know it.
     :param is_queued: a queued resource was asked for.
     :param operation_done: the create operation has ended.
+    :param operation_running: the API knows it, and it has not ended.
     :param operation_error: its error.
     :param at: when, an aware instant.
     """
@@ -34,13 +35,19 @@ class Sighting:
     queued: QueuedView | None = None
     is_queued: bool = False
     operation_done: bool = False
+    operation_running: bool = False
     operation_error: TPUError | None = None
     at: dt.datetime | None = None
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """Meaning of a sighting: ready, an error, or a reason to wait; unhealthy: the node exists and is not healthy."""
+    """Meaning of a sighting: ready, an error, or a reason to wait.
+
+    :param unhealthy: nothing says that it comes by itself: a node that is not healthy or shows no address, a state or
+        health that this release does not know, a request that is neither on its way nor over. Such a wait has a bound
+        (:attr:`airflow_tpu.lifecycle.waits.polling.PollPolicy.unhealthy`): the TPU may be charged.
+    """
 
     ready: TPUView | None = None
     error: TPUError | None = None
@@ -53,13 +60,15 @@ def readiness_of(seen: Sighting) -> Readiness:
 
     :param seen: what the API answered.
     """
-    if seen.node is not None and seen.node.phase is Phase.USABLE and seen.node.endpoints:
+    if seen.node is not None and seen.node.phase is Phase.USABLE and seen.node.has_addresses:
         return Readiness(ready=seen.node)
     error = _queued_error(seen) or _node_error(seen) or seen.operation_error
+    if isinstance(error, TransientError):
+        error.refused = True
     if error is not None:
         return Readiness(error=error)
-    unhealthy = seen.node is not None and seen.node.phase is Phase.UNHEALTHY
-    return Readiness(waiting_for=_reason(seen), unhealthy=unhealthy)
+    item = seen.node or seen.queued
+    return Readiness(waiting_for=_reason(seen), unhealthy=item is None or item.phase is not Phase.PENDING)
 
 
 def _queued_error(seen: Sighting) -> TPUError | None:
@@ -74,6 +83,10 @@ def _queued_error(seen: Sighting) -> TPUError | None:
     if queued.phase is Phase.LOST and queued.state != "SUSPENDING":
         # SUSPENDING is on the way to SUSPENDED (preempted) or to FAILED (a stock-out, say): only the end tells.
         return loss_of(Observation(queued.name, None, queued, seen.at))
+    if queued.phase is Phase.DELETING:
+        return TPUVanished(
+            f"queued resource {queued.name} is DELETING before it had a TPU: a person or another program deletes it."
+        )
     return None
 
 
@@ -84,7 +97,9 @@ def _has_expired(queued: QueuedView, at: dt.datetime | None) -> bool:
 
 def _node_error(seen: Sighting) -> TPUError | None:
     node = seen.node
-    if node is not None and node.phase is Phase.LOST:
+    # How a node that is DELETING ends, its request or its operation tells, as long as there is one to tell.
+    told = seen.queued if seen.is_queued else seen.operation_running
+    if node is not None and (node.phase is Phase.LOST or (node.phase is Phase.DELETING and not told)):
         return loss_of(Observation(node.name, node, seen.queued, seen.at))
     vanished = node is None and not seen.is_queued and seen.operation_done and seen.operation_error is None
     gone = node is None and seen.is_queued and seen.queued is None and seen.operation_done
@@ -96,13 +111,25 @@ def _node_error(seen: Sighting) -> TPUError | None:
 
 
 def _reason(seen: Sighting) -> str:
-    if seen.node is not None:
-        health = f", {seen.node.health}" if seen.node.phase is Phase.UNHEALTHY else ""
-        health += f": {seen.node.health_text}" if health and seen.node.health_text else ""
-        return f"node to become READY (now {seen.node.state}{health})"
-    if seen.queued is not None:
-        return f"queued resource to become ACTIVE (now {seen.queued.state})"
+    node, queued = seen.node, seen.queued
+    if node is not None and node.phase is Phase.USABLE:
+        return f"node to show the addresses of its workers (now {node.state} without them)"
+    if node is not None:
+        return f"node to become READY (now {_now(node)})"
+    if queued is not None and queued.phase is Phase.USABLE:
+        return f"node of the queued resource, which is {queued.state}"
+    if queued is not None:
+        return f"queued resource to become ACTIVE (now {queued.state}{_UNKNOWN[queued.phase is Phase.UNKNOWN]})"
     return "the API to show the node"
+
+
+_UNKNOWN = {True: ", which this release does not know", False: ""}
+
+
+def _now(node: TPUView) -> str:
+    health = f", {node.health}" if node.phase is Phase.UNHEALTHY or node.state == "READY" else ""
+    health += f": {node.health_text}" if health and node.health_text else ""
+    return f"{node.state}{health}{_UNKNOWN[node.phase is Phase.UNKNOWN]}"
 
 
 @dataclass(frozen=True)

@@ -190,6 +190,11 @@ class TPUView:
         return self.name.zone
 
     @property
+    def has_addresses(self) -> bool:
+        """Whether every worker has an address to log in at."""
+        return bool(self.endpoints) and all(worker.external or worker.internal for worker in self.endpoints)
+
+    @property
     def phase(self) -> Phase:
         """Meaning of state and health."""
         return phase_of_node(self.state, self.health)

@@ -15,6 +15,7 @@ from airflow_tpu.core.run.expiry import Deletion, LeaseState, select_expired
 from airflow_tpu.core.tpu.identity import Airflows
 from airflow_tpu.core.tpu.labels import run_of
 from airflow_tpu.core.tpu.resource_name import ResourceKind
+from airflow_tpu.core.tpu.spec import Phase
 from airflow_tpu.errors import TPUError, TransientError
 from airflow_tpu.lifecycle.ends.end_reasons import endings_of
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
@@ -36,6 +37,9 @@ GONE_WITHIN = dt.timedelta(minutes=1)
 
 _BACKOFF = ExponentialBackoff(first=0.25, longest=10.0)
 """Pauses between two looks."""
+
+
+_MAY_BECOME_READY = frozenset({Phase.PENDING, Phase.UNKNOWN})
 
 
 @dataclass
@@ -136,6 +140,10 @@ async def delete_expired(
     """
     everything: list[TPUView | QueuedView] = [*snapshot.queued, *snapshot.nodes]
     deletions = select_expired(airflows, everything, leases, client.clock.now())
+    chosen = {deletion.name for deletion in deletions}
+    # A laptop may have slept since the lists: what was on its way then may be READY, and charged, by now.
+    coming = {item.name for item in everything if item.name in chosen and item.phase in _MAY_BECOME_READY}
+    snapshot = await look_again(client, snapshot, coming)
     done = Reaped(unreachable=snapshot.unreachable)
     done.elsewhere = [str(item.name) for item in everything if _is_elsewhere(item, leases or {}, airflows)]
     done.foreign = [
@@ -147,7 +155,6 @@ async def delete_expired(
     for node_id, answer in await asyncio.gather(*(_delete(client, deletion, done) for deletion in deletions)):
         if not isinstance(answers.get(node_id), OperationView):  # a request that is being deleted takes its node along
             answers[node_id] = answer
-    chosen = {deletion.name for deletion in deletions}
     nodes = [node for node in snapshot.nodes if node.name in chosen]
     queued = [item for item in snapshot.queued if item.name in chosen]
     done.endings.extend(endings_of(nodes, queued, answers, client.clock.now()))

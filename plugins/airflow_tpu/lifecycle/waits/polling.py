@@ -34,7 +34,8 @@ class PollPolicy:
     :param until: absolute instant; a restarted trigger keeps it.
     :param since: when the wait began, in whatever process; None for now.
     :param closes: give up if the TPU is not READY by then; None: never.
-    :param unhealthy: seconds for which a node may be unhealthy or under repair before it is replaced: it is charged.
+    :param unhealthy: seconds for which a TPU may be unhealthy, under repair, without addresses or in an unknown state
+        before it is replaced: it may be charged.
     :param longest: seconds up to which the pause between two looks doubles; None: every pause is ``poll``.
     """
 
@@ -144,7 +145,11 @@ class UnhealthySince:
         :return: for how long it has not been healthy.
         """
         self.since = (self.since or at.timestamp()) if unhealthy else 0.0
-        return at.timestamp() - self.since if unhealthy else 0.0
+        return self.lasted(at)
+
+    def lasted(self, at: dt.datetime) -> float:
+        """For how long it had not been healthy at an instant, by the looks so far."""
+        return at.timestamp() - self.since if self.since else 0.0
 
 
 async def within(seconds: float, wait: Awaitable[T]) -> T | None:

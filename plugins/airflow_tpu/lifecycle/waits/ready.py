@@ -54,7 +54,7 @@ async def until_ready(
     :param policy: how often to look, when to give up.
     :param unhealthy: what an earlier wait has seen; what this one sees is entered.
     :raises CloudError: the operation or the queued resource failed, or the TPU was lost.
-    :raises HostLost: it has been there for too long without being healthy.
+    :raises HostLost: for too long it was not healthy, or nothing said that it comes.
     :raises WindowClosed: the run no longer wants a first TPU.
     :raises DeadlineExceeded: it took too long.
     """
@@ -64,8 +64,9 @@ async def until_ready(
     unhealthy = unhealthy or UnhealthySince()
     while True:
         looked_at = client.clock.now()
+        is_overdue = unhealthy.lasted(looked_at) >= policy.unhealthy
         try:
-            found = await look.judged()
+            found = await look.judged(by_name=is_overdue)
         except (TransientError, RateLimited) as error:
             await loop.pause(f"the API to answer ({error})")
             continue
@@ -78,7 +79,7 @@ async def until_ready(
             # once (adopted), before it was created: counted from there it is never too little.
             return look.arrival(found.ready, not_ready_at or found.ready.created_at or looked_at)
         not_ready_at = looked_at
-        if unhealthy.seconds(found.unhealthy, looked_at) >= policy.unhealthy:
+        if unhealthy.seconds(found.unhealthy, looked_at) >= policy.unhealthy and is_overdue:
             waited = f"gave up waiting for the {found.waiting_for} after {policy.unhealthy:.0f} s"
             raise HostLost(f"{waited}: it is replaced.")
         await loop.pause(found.waiting_for)
@@ -94,8 +95,13 @@ class _Look:
         self._operation: OperationView | None = None
         self._asked_at = float("-inf")
 
-    async def judged(self) -> Readiness:
-        """One look; a loss or a success is not believed from a list alone, which may be some seconds old."""
+    async def judged(self, by_name: bool = False) -> Readiness:
+        """One look; a loss or a success is not believed from a list alone, which may be some seconds old.
+
+        :param by_name: read node and request by their names: the next that is not good is the last look.
+        """
+        if by_name:
+            return readiness_of(await self._asked())
         found = readiness_of(await self._listed())
         return readiness_of(await self._asked()) if found.error is not None or found.ready is not None else found
 
@@ -133,7 +139,8 @@ class _Look:
             node=node,
             queued=queued,
             is_queued=self._target.is_queued,
-            operation_done=operation.done if operation is not None else False,
+            operation_done=operation is not None and operation.done,
+            operation_running=operation is not None and not operation.done,
             operation_error=operation.error if operation is not None else None,
             at=self._client.clock.now(),
         )

@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from airflow_tpu.core import json_form
-from airflow_tpu.core.run.budget import NO_PROGRESS_LIMIT, Spent
-from airflow_tpu.errors import ConnectionFailed, QuotaZero, RunFailed, StockOut, TPUError, TPUPreempted
+from airflow_tpu.core.run.budget import MISSING_LIMIT, NO_PROGRESS_LIMIT, Spent
+from airflow_tpu.errors import (
+    AcceleratorMissing,
+    ConnectionFailed,
+    QuotaZero,
+    RunFailed,
+    StockOut,
+    TPUError,
+    TPUPreempted,
+)
 
 LOSS = TPUPreempted("gone")
 
@@ -35,6 +43,18 @@ def test_what_is_no_loss_spends_nothing(error: TPUError) -> None:
     """The user's bug, a final refusal and a wait for capacity leave the budget alone."""
     assert Spent().after(error, 5) == Spent()
     assert lose(1, 2, 3).exhausted(error, allowed=0, checkpoints=True) is None
+
+
+def test_a_tpu_without_a_device_is_a_loss_and_few_in_a_row_are_the_software() -> None:
+    """Exit 69 draws on max_preemptions, since each costs a TPU; three in a row end the run however many are allowed."""
+    missing, spent = AcceleratorMissing("no device"), Spent()
+    for _ in range(MISSING_LIMIT):
+        assert spent.exhausted(missing, allowed=1000, checkpoints=False) is None
+        spent = spent.after(missing, None)
+    assert spent.losses == MISSING_LIMIT
+    assert "runtime_version" in str(spent.exhausted(missing, allowed=1000, checkpoints=False))
+    assert spent.after(LOSS, None).exhausted(LOSS, allowed=1000, checkpoints=False) is None
+    assert Spent().after(missing, None).exhausted(missing, allowed=0, checkpoints=False) is not None
 
 
 def test_unreachable_host_is_a_loss() -> None:

@@ -80,6 +80,45 @@ def test_gives_up_on_what_cannot_come(seen: Sighting, error: type[Exception]) ->
     assert isinstance(readiness_of(seen).error, error)
 
 
+RUNNING = Sighting(node("DELETING"), operation_running=True)
+STUCK = [
+    pytest.param(Sighting(node("READY", endpoints=0)), "the addresses of its workers (now READY", id="no endpoints"),
+    pytest.param(Sighting(TPUView(NAME, "READY", endpoints=(Endpoint(""),))), "the addresses", id="empty address"),
+    pytest.param(Sighting(node("READY", "42")), "READY, 42, which this release does not know", id="health 42"),
+    pytest.param(Sighting(node("99")), "99, which this release does not know", id="state 99"),
+    pytest.param(Sighting(node("REPAIRING")), "REPAIRING", id="repair"),
+    pytest.param(Sighting(None, queued("77"), is_queued=True), "77, which this release does not know", id="queued 77"),
+    pytest.param(Sighting(None, queued("SUSPENDING"), is_queued=True), "SUSPENDING", id="suspending"),
+    pytest.param(Sighting(None, queued("ACTIVE"), is_queued=True), "which is ACTIVE", id="active without a node"),
+    pytest.param(Sighting(None, is_queued=True), "the API to show the node", id="nothing"),
+    pytest.param(RUNNING, "now DELETING", id="deleting while it is created"),
+    pytest.param(Sighting(node("DELETING"), queued("SUSPENDING"), is_queued=True), "DELETING", id="taken back"),
+]
+
+
+@pytest.mark.parametrize(("seen", "words"), STUCK)
+def test_what_does_not_come_by_itself_is_marked(seen: Sighting, words: str) -> None:
+    """A wait with nothing to say that the TPU comes is marked, so that it has a bound, and says what is seen."""
+    found = readiness_of(seen)
+    assert (found.ready, found.error, found.unhealthy) == (None, None, True)
+    assert words in found.waiting_for
+
+
+@pytest.mark.parametrize("state", ["CREATING", "STARTING", "RESTARTING"])
+def test_what_is_on_its_way_is_not_marked(state: str) -> None:
+    """A node, or a request in the queue, that is on its way is waited for until the run's own limits."""
+    assert not readiness_of(Sighting(node(state, ""))).unhealthy
+    assert not readiness_of(Sighting(None, queued("WAITING_FOR_RESOURCES"), is_queued=True)).unhealthy
+
+
+@pytest.mark.parametrize("seen", [Sighting(None, queued("DELETING"), is_queued=True), Sighting(node("DELETING"))])
+def test_what_somebody_deletes_is_not_waited_for(seen: Sighting) -> None:
+    """A request or a node that is DELETING never becomes a TPU: the error says so."""
+    error = readiness_of(seen).error
+    assert isinstance(error, TPUVanished)
+    assert "DELETING" in str(error)
+
+
 def test_wait_line_says_since_when_next_check_and_deadline() -> None:
     """A person who opens the log sees how long it has waited, when it looks again and when it gives up."""
     since = dt.datetime(2026, 11, 27, 1, 0, 0, tzinfo=dt.UTC)

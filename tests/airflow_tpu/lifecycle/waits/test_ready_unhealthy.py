@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core import json_form
 from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
-from airflow_tpu.errors import HostLost
+from airflow_tpu.errors import HostLost, TPUVanished
 from airflow_tpu.lifecycle.waits.polling import UnhealthySince
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.lifecycle.waits.target import Target
@@ -61,3 +63,49 @@ async def test_a_trigger_counts_on_from_its_task(env: CloudEnv, sick: Target) ->
     _, arguments = trigger.serialize()
     with pytest.raises(HostLost, match="replaced"):
         await CloudTPUReadyTrigger(**arguments).outcome()
+
+
+SHOWN = [
+    pytest.param(False, "node.timeline", {"hidden": "forever"}, "addresses of its workers", id="no endpoints"),
+    pytest.param(False, "node.timeline", {"health_after": 0, "health": 42}, "READY, 42, which", id="unknown health"),
+    pytest.param(False, "node.timeline", {"states": [[0, 99]]}, "99, which", id="unknown state"),
+    pytest.param(True, "queued.timeline", {"wait": "forever", "state": 77}, "77, which", id="unknown queued state"),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Unrecognized")
+@pytest.mark.parametrize(("queued", "point", "params", "words"), SHOWN)
+async def test_what_cannot_be_used_is_given_up(
+    env: CloudEnv, client: TPUClient, queued: bool, point: str, params: dict[str, Any], words: str
+) -> None:
+    """READY without addresses, and numbers that this release does not know, end as a lost host before the deadline."""
+    fault = env.cloud.add_fault(point, **params)
+    target = await env.ensure(client, queued)
+    with pytest.raises(HostLost, match=rf"{words}.*replaced"):
+        await until_ready(client, target, replace(poll_policy(), unhealthy=0.5))
+    assert fault not in env.cloud.cloud.faults.unused()
+
+
+async def test_addresses_that_come_late_are_waited_for(env: CloudEnv, client: TPUClient) -> None:
+    """A node that is READY for a moment before it shows its addresses is used."""
+    env.cloud.add_fault("node.timeline", hidden=0.3)
+    arrival = await until_ready(client, await env.ensure(client), poll_policy())
+    assert arrival.view.has_addresses
+
+
+async def test_request_that_somebody_deletes_is_not_waited_for(env: CloudEnv, client: TPUClient) -> None:
+    """A queued resource that stays DELETING ends the wait at once, and the error says who may have done it."""
+    env.cloud.add_fault("queued.timeline", wait="forever")
+    env.cloud.add_fault("tpu.operation", {"verb": "delete"}, action="never", resource="stuck")
+    target = await env.ensure(client, queued=True)
+    await client.delete_queued_resource(target.queued)
+    with pytest.raises(TPUVanished, match="is DELETING before it had a TPU: a person or another program deletes it"):
+        await until_ready(client, target, poll_policy())
+
+
+async def test_late_list_gives_nothing_up(env: CloudEnv, client: TPUClient) -> None:
+    """A TPU that no list shows is read by its name before it is given up, and used once that says READY."""
+    env.cloud.add_fault("tpu.list", {"event": "create"}, seconds=3600.0)
+    target = await env.ensure(client)
+    arrival = await until_ready(client, target, replace(poll_policy(), unhealthy=0.2))
+    assert arrival.view.name == target.node
