@@ -216,6 +216,6 @@ def _count_loss(run: RunContext, record: RunRecord, error: TPUError) -> None:
             spent=replace(now.spent, losses=now.spent.losses + 1),
         ),
     )
-    exhausted = more.spent.exhausted(error, run.conf.max_preemptions, checkpoints=False)
+    exhausted = more.spent.exhausted(error, run.conf.max_preemptions, newest="")
     if exhausted is not None:
         raise exhausted from error

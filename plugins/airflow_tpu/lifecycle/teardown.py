@@ -15,7 +15,7 @@ from airflow_tpu.core.ledger.events import Closed
 from airflow_tpu.core.tpu.spec import Phase
 from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
-from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted, noted_ends, settled
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted, noted_ends, reason_of, settled
 from airflow_tpu.lifecycle.ends.records import close_incarnations
 from airflow_tpu.lifecycle.project_snapshot import look_again, named_zones, names_of, snapshot_for_run
 from airflow_tpu.lifecycle.training.collect import save_rest
@@ -113,7 +113,7 @@ def _save(run: RunContext) -> None:
         log.warning("deleting the TPU although what no task has copied could not be saved: %s", error)
 
 
-def _announce(run: RunContext, snapshot: ProjectSnapshot) -> None:
+def _announce(run: RunContext, snapshot: ProjectSnapshot) -> RunRecord | None:
     """Note what is deleted before it is: this try may be killed between the delete and the note of the end."""
     alive = {item.name.id for item in snapshot.all_ours(run.key) if item.phase not in (Phase.DELETING, Phase.LOST)}
 
@@ -123,19 +123,21 @@ def _announce(run: RunContext, snapshot: ProjectSnapshot) -> None:
         return record
 
     try:
-        run.stores.runs.amend(run.key, begun)
+        return run.stores.runs.amend(run.key, begun)
     except cloud_failures() as error:
         log.warning("deleting the TPU although the lease cannot be written: %s", error)
+    return None
 
 
 async def _ask(
     client: TPUClient, run: RunContext, zones: set[str] | None, names: Iterable[ResourceName] = ()
 ) -> Release:
     snapshot = await look_again(client, await snapshot_for_run(client, zones), names)
-    _announce(run, snapshot)
+    record = _announce(run, snapshot)
     asked = await delete_seen(client, snapshot, run.key)
     for ending in asked.endings:
-        log.info("deleting %s (%s)", ending.node_id, ending.reason)
+        reason = reason_of(record.life(ending.node_id), ending.reason) if record is not None else ending.reason
+        log.info("deleting %s (%s)", ending.node_id, reason)
     return asked
 
 

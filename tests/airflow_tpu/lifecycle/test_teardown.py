@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -43,3 +44,18 @@ async def test_what_is_gone_before_the_teardown_has_vanished(env: CloudEnv, clie
     ended = await asyncio.to_thread(teardown, work, TO_THE_END)
     assert isinstance(ended, list)
     assert [event.end_reason for event in ended] == [EndReason.VANISHED]
+
+
+async def test_log_and_ledger_name_the_same_end(
+    env: CloudEnv, client: TPUClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A TPU that failed its run is READY when it is deleted: neither log nor ledger calls it finished."""
+    caplog.set_level(logging.INFO, "airflow_tpu")
+    work = run_context()
+    record = await ready(work, client)
+    failed = {"ready_at": work.clock.now(), "cause": EndReason.FAILED}
+    work.stores.runs.update(record, lambda found: found.with_life(NODE.id, **failed))
+    ended = await asyncio.to_thread(teardown, work, TO_THE_END)
+    assert isinstance(ended, list)
+    assert [event.end_reason for event in ended] == [EndReason.FAILED]
+    assert f"deleting {NODE.id} (failed)" in caplog.text

@@ -243,6 +243,8 @@ def test_checkpoint_without_a_step_is_safe_all_the_same(training: Training, capf
         training.wake(error_event(TPUPreempted("gone", seen)))
     line = capfd.readouterr().out.splitlines()[-1]
     assert "a checkpoint without a step is safe, 10 s of work lost" in line
+    with pytest.raises(BudgetExhausted, match=r"newest checkpoint \(a checkpoint without a step\) is kept"):
+        training.wake(error_event(RunInterrupted("no result")), max_preemptions=1)
 
 
 def test_checkpoint_that_does_not_tell_when_makes_no_figure(training: Training) -> None:

@@ -24,7 +24,7 @@ class Spent:
 
     :param losses: interruptions so far.
     :param idle: interrupted attempts in a row that left no newer checkpoint behind.
-    :param step: training steps of the newest checkpoint that is safe, -1 for none.
+    :param step: order of the newest checkpoint that is safe, its step where that is known; -1 for none.
     :param missing: attempts in a row that found no TPU device; each was on a TPU of its own, so each is a loss.
     """
 
@@ -51,12 +51,13 @@ class Spent:
             missing=self.missing + 1 if isinstance(error, AcceleratorMissing) else 0,
         )
 
-    def exhausted(self, error: TPUError, allowed: int, checkpoints: bool) -> BudgetExhausted | None:
+    def exhausted(self, error: TPUError, allowed: int, newest: str) -> BudgetExhausted | None:
         """Return the error that ends the run, None while one more attempt is allowed.
 
         :param error: the loss that was just counted.
         :param allowed: how many losses the form allows.
-        :param checkpoints: the run saves checkpoints: only then does their absence mean no progress.
+        :param newest: the newest checkpoint in words, empty for none: only a run that saves some makes no progress
+            without a newer one.
         """
         if not counts(error):
             return None
@@ -66,19 +67,17 @@ class Spent:
                 f"runtime version of the TPU. Change runtime_version or requirements, then clear the run. {error}"
             )
         if self.losses > allowed:
+            kept = newest or (f"step {self.step}" if self.step >= 0 else "none")
             return BudgetExhausted(
                 f"the run was interrupted {self.losses} times and max_preemptions is {allowed}. Its newest checkpoint "
-                f"({self._where()}) is kept: raise the limit and clear the run to resume there. The last loss: {error}"
+                f"({kept}) is kept: raise the limit and clear the run to resume there. The last loss: {error}"
             )
-        if checkpoints and self.idle >= NO_PROGRESS_LIMIT:
+        if newest and self.idle >= NO_PROGRESS_LIMIT:
             return BudgetExhausted(
-                f"{self.idle} attempts in a row ended without a newer checkpoint ({self._where()}): save more often "
+                f"{self.idle} attempts in a row ended without a newer checkpoint ({newest}): save more often "
                 f"than the TPU is taken away. The last loss: {error}"
             )
         return None
-
-    def _where(self) -> str:
-        return f"step {self.step}" if self.step >= 0 else "none"
 
 
 def counts(error: TPUError) -> bool:

@@ -47,6 +47,9 @@ class SafeCheckpoint:
     step: int | None = None
     at: float | None = None
 
+    def __str__(self) -> str:
+        return "a checkpoint without a step" if self.step is None else f"step {self.step}"
+
 
 @dataclass(frozen=True)
 class Interruption:

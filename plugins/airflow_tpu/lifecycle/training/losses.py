@@ -79,7 +79,7 @@ def spend(run: RunContext, record: RunRecord, ended: Ended) -> tuple[Interruptio
         lost_seconds=record.life(ended.node_id).lost_seconds,
         unnumbered=safe is not None and safe.step is None,
     )
-    return interruption, record.spent.exhausted(error, interruption.allowed, checkpoints=safe is not None)
+    return interruption, record.spent.exhausted(error, interruption.allowed, newest=str(safe) if safe else "")
 
 
 def lost_since(record: RunRecord, ended: Ended, safe: SafeCheckpoint | None) -> float | None:

@@ -29,32 +29,32 @@ def lose(*steps: int | None) -> Spent:
 
 def test_as_many_losses_as_allowed_and_not_one_more() -> None:
     """With two allowed, the second loss is survived and the third ends the run."""
-    assert lose(10, 20).exhausted(LOSS, allowed=2, checkpoints=True) is None
-    assert "max_preemptions is 2" in str(lose(10, 20, 30).exhausted(LOSS, allowed=2, checkpoints=True))
+    assert lose(10, 20).exhausted(LOSS, allowed=2, newest="step 100") is None
+    assert "max_preemptions is 2" in str(lose(10, 20, 30).exhausted(LOSS, allowed=2, newest="step 100"))
 
 
 def test_zero_allows_none() -> None:
     """A run that may not be interrupted ends with the first loss."""
-    assert lose(10).exhausted(LOSS, allowed=0, checkpoints=True) is not None
+    assert lose(10).exhausted(LOSS, allowed=0, newest="step 100") is not None
 
 
 @pytest.mark.parametrize("error", [RunFailed("bug", 1), QuotaZero("none"), StockOut("full")])
 def test_what_is_no_loss_spends_nothing(error: TPUError) -> None:
     """The user's bug, a final refusal and a wait for capacity leave the budget alone."""
     assert Spent().after(error, 5) == Spent()
-    assert lose(1, 2, 3).exhausted(error, allowed=0, checkpoints=True) is None
+    assert lose(1, 2, 3).exhausted(error, allowed=0, newest="step 100") is None
 
 
 def test_a_tpu_without_a_device_is_a_loss_and_few_in_a_row_are_the_software() -> None:
     """Exit 69 draws on max_preemptions, since each costs a TPU; three in a row end the run however many are allowed."""
     missing, spent = AcceleratorMissing("no device"), Spent()
     for _ in range(MISSING_LIMIT):
-        assert spent.exhausted(missing, allowed=1000, checkpoints=False) is None
+        assert spent.exhausted(missing, allowed=1000, newest="") is None
         spent = spent.after(missing, None)
     assert spent.losses == MISSING_LIMIT
-    assert "runtime_version" in str(spent.exhausted(missing, allowed=1000, checkpoints=False))
-    assert spent.after(LOSS, None).exhausted(LOSS, allowed=1000, checkpoints=False) is None
-    assert Spent().after(missing, None).exhausted(missing, allowed=0, checkpoints=False) is not None
+    assert "runtime_version" in str(spent.exhausted(missing, allowed=1000, newest=""))
+    assert spent.after(LOSS, None).exhausted(LOSS, allowed=1000, newest="") is None
+    assert Spent().after(missing, None).exhausted(missing, allowed=0, newest="") is not None
 
 
 def test_unreachable_host_is_a_loss() -> None:
@@ -65,7 +65,7 @@ def test_unreachable_host_is_a_loss() -> None:
 def test_no_newer_checkpoint_in_several_attempts_ends_the_run() -> None:
     """A preemption every ten minutes and a checkpoint every twelve would never end: the run is stopped."""
     spent = lose(100, *[100] * NO_PROGRESS_LIMIT)
-    assert "without a newer checkpoint (step 100)" in str(spent.exhausted(LOSS, allowed=1000, checkpoints=True))
+    assert "without a newer checkpoint (step 100)" in str(spent.exhausted(LOSS, allowed=1000, newest="step 100"))
 
 
 def test_progress_resets_the_count() -> None:
@@ -75,7 +75,7 @@ def test_progress_resets_the_count() -> None:
 
 def test_without_checkpoints_only_the_number_of_losses_counts() -> None:
     """A script that saves nothing starts over each time; that is its own choice."""
-    assert lose(None, None, None, None).exhausted(LOSS, allowed=10, checkpoints=False) is None
+    assert lose(None, None, None, None).exhausted(LOSS, allowed=10, newest="") is None
 
 
 def test_json_form_reads_back_equal() -> None:
