@@ -129,7 +129,7 @@ class Twins:
         return {name.rpartition("/")[2] for name in (*state.nodes.records, *state.queued.records)}
 
     def stores(self, airflow: str) -> Any:
-        """The stores of one Airflow, read without a turn for anybody."""
+        """The stores of one Airflow, read without a turn for any process."""
         found: list[Any] = []
         process = self.start(airflow, "reader", lambda at: found.extend(at.grant.stores.ledger.events()))
         while not process.ended:

@@ -74,8 +74,11 @@ def next_step(run: RunContext, record: RunRecord, error: TPUError) -> Step | Non
     :param error: why there is no TPU.
     """
     refused = run.request.alternative(record)
-    searching = record.capacity_search is not None and len(run.request.alternatives) > 1
-    if not isinstance(error, StockOut) and not (searching and isinstance(error, _NOT_THERE)):
+    waiting = record.capacity_search is not None
+    searching = waiting and len(run.request.alternatives) > 1
+    # Who waits already, because an older TPU has taken the row, waits until that one is gone.
+    is_full = waiting and isinstance(error, GrantViolation)
+    if not isinstance(error, StockOut) and not is_full and not (searching and isinstance(error, _NOT_THERE)):
         return None
     now = run.stores.runs.clock.now()
     search, alternative, wait = (record.capacity_search or CapacitySearch(now)).after(refused, run.request.alternatives)

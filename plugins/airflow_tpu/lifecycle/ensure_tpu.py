@@ -13,6 +13,7 @@ from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.errors import (
     ConfigError,
     DeadlineExceeded,
+    GrantViolation,
     HostLost,
     LeaseLost,
     LedgerError,
@@ -174,6 +175,8 @@ def recover(run: RunContext, record: RunRecord, error: TPUError, waiting: Waitin
         raise explained(run, error)
     record = run.stores.runs.update(record, step.change)
     if step.resume_at is not None:
+        if isinstance(error, RowTaken | GrantViolation):  # who holds the row is news; that there is no capacity is not
+            log.warning("%s", error)
         log.info("%s", step.why)
         return step
     log.warning("%s: %s", step.why, error)

@@ -48,7 +48,7 @@ def chosen(candidates: Iterable[str], own: str, settle: Callable[[str, str], str
     Each process adds its own candidate and lists them after that, so of two lists one contains the other. For each
     candidate of its list, in order, a process settles its choice in an object that is written once, and continues with
     what it finds there. The last candidate of the shortest list is in every list; so all leave its object with the same
-    choice, and keep it in the objects after it, which nobody reaches without passing this one.
+    choice, and keep it in the objects after it, which no process reaches without passing this one.
 
     :param candidates: those that this process has seen, its own included.
     :param own: the one that it proposes.

@@ -25,7 +25,7 @@ def test_identity_of_the_variable_is_taken_as_it_is() -> None:
 
 @pytest.mark.parametrize("text", ["", "prod", AIRFLOW.upper(), f"{AIRFLOW}0", 12, None])
 def test_anything_else_is_refused(text: object) -> None:
-    """A Variable that somebody has changed is an error that names it, never the identity of a new Airflow."""
+    """A Variable that a person has changed is an error that names it, never the identity of a new Airflow."""
     with pytest.raises(ConfigError, match=rf"{VARIABLE} = .*12 hexadecimal digits.*value that it had"):
         checked(text)
 

@@ -120,7 +120,7 @@ def test_variable_that_was_changed_is_refused(env: CloudEnv) -> None:
 def test_name_is_written_and_follows_the_configuration(
     env: CloudEnv, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The bucket knows the Airflow by name and address; a change is told, since the database may be a copy."""
+    """The bucket knows the Airflow by name and address; a change is logged, since the database may be a copy."""
     grant = GrantContext(Connections(), env.grant)
     monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__AIRFLOW_NAME", "laptop")
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://localhost:8080")

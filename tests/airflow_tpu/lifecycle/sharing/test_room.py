@@ -11,7 +11,7 @@ from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import labels
 from airflow_tpu.core.tpu.spec import Tier
-from airflow_tpu.errors import RowTaken
+from airflow_tpu.errors import Fault, GrantViolation, RowTaken
 from airflow_tpu.lifecycle.capacity import Step
 from airflow_tpu.lifecycle.connections import Connections
 from airflow_tpu.lifecycle.ensure_tpu import recover
@@ -40,7 +40,7 @@ async def create(env: CloudEnv, client: TPUClient, before: int, after: int) -> N
 
 @pytest.mark.parametrize(("before", "after"), [(ROW - 1, 0), (ROW - 1, 1), (0, ROW)])
 async def test_what_is_younger_does_not_count(env: CloudEnv, client: TPUClient, before: int, after: int) -> None:
-    """A TPU that found room when it was requested keeps it, whoever has come since."""
+    """A TPU that found room when it was requested keeps it against those that have come since."""
     await create(env, client, before, after)
 
 
@@ -52,14 +52,28 @@ async def test_the_younger_gives_way(env: CloudEnv, client: TPUClient) -> None:
         assert words in str(caught.value)
 
 
-async def test_a_run_without_its_place_gives_the_tpu_back_and_waits(env: CloudEnv, client: TPUClient) -> None:
-    """As without capacity: nothing of it is left, nothing is counted, and the run asks again later."""
+async def test_a_run_without_its_place_gives_the_tpu_back_and_waits(
+    env: CloudEnv, client: TPUClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As without capacity: nothing of it is left, nothing is counted, and the run asks again, also while it is full."""
     record = env.runs.update(env.lease(), RunRecord.next_incarnation)
     env.foreign_node(record.node_id, labels(KEY, record.stamp))
     run = RunContext(KEY, {**FORM, "provisioning": "node"}, Connections(), env.grant)
-    step = await asyncio.to_thread(recover, run, record, RowTaken("an older TPU was faster"), Waiting(0.1, 1.0))
-    assert isinstance(step, Step)
-    assert step.resume_at is not None
-    assert step.resume_at > now() + dt.timedelta(seconds=1)
+    full = GrantViolation([Fault("devices", 1, "1 asked and 5 held are more than 5 devices; held by n-1")])
+    for error, words in ((RowTaken("an older TPU was faster"), "an older TPU was faster"), (full, "held by n-1")):
+        caplog.clear()
+        step = await asyncio.to_thread(recover, run, env.runs.read(KEY), error, Waiting(0.1, 1.0))
+        assert isinstance(step, Step)
+        assert step.resume_at is not None
+        assert step.resume_at > now() + dt.timedelta(seconds=1)
+        assert words in caplog.text
     assert env.runs.read(KEY).capacity_search is not None
     assert len(env.calls("DeleteNode")) == 1
+
+
+async def test_a_row_that_is_full_from_the_start_is_no_wait(env: CloudEnv, client: TPUClient) -> None:
+    """A run that never had room is refused, as the grant check says before it."""
+    record = env.runs.update(env.lease(), RunRecord.next_incarnation)
+    run = RunContext(KEY, {**FORM, "provisioning": "node"}, Connections(), env.grant)
+    with pytest.raises(GrantViolation):
+        await asyncio.to_thread(recover, run, record, GrantViolation([]), Waiting(0.1, 1.0))
