@@ -84,15 +84,16 @@ class translated:
 
     def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
         from google.api_core import exceptions
-        from google.auth.exceptions import GoogleAuthError, RefreshError
+        from google.auth.exceptions import GoogleAuthError, TransportError
 
         if isinstance(error, exceptions.RetryError):
             error = error.cause or error
         if isinstance(error, exceptions.GoogleAPICallError):
             raise _classified(error, self.resource) from error
-        if isinstance(error, RefreshError):
-            raise classify_token(str(error), self.resource, error.retryable) from error
-        if isinstance(error, exceptions.RetryError | GoogleAuthError):
+        if isinstance(error, GoogleAuthError):
+            passing = error.retryable or isinstance(error, TransportError)
+            raise classify_token(str(error), self.resource, passing) from error
+        if isinstance(error, exceptions.RetryError):
             raise TransientError(f"{self.resource}: {error}") from error
 
 

@@ -14,6 +14,7 @@ from airflow_tpu.clients.endpoints import ConnectionOptions, parse_options
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.clients.tpu_calls import APIEndpoint, Listing
 from airflow_tpu.clients.tpu_messages import OperationView
+from airflow_tpu.clients.tpu_retry import translated
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import ConfigError, Fault
 
@@ -49,12 +50,14 @@ class CloudTPUHook(GoogleBaseHook):
         """Address and credentials of the API.
 
         :raises ConfigError: no project can be found.
+        :raises AccessDenied: there are no credentials, or Google refuses them.
         """
         options = self.options
         if options.anonymous and self.impersonation_chain:
             fault = Fault("impersonation_chain", self.impersonation_chain, "cannot be used with is_anonymous")
             raise ConfigError([fault], "the google_cloud_platform connection")
-        credentials, project_id = self.get_credentials_and_project_id()
+        with translated(f"the connection {self.gcp_conn_id}"):
+            credentials, project_id = self.get_credentials_and_project_id()
         if not project_id:
             fault = Fault("project", "", "is missing from the connection and from the credentials")
             raise ConfigError([fault], "the google_cloud_platform connection")
