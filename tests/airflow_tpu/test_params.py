@@ -56,6 +56,11 @@ def test_optional_text_allows_null_and_no_other_field_does() -> None:
     nullable = {name for name, param in train_params().items() if "null" in param.schema["type"]}
     assert nullable == {
         "arguments",
+        "network",
+        "subnetwork",
+        "service_account",
+        "source",
+        "command",
         "requirements",
         "environment",
         "runtime_version",

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 
 from airflow_tpu import settings
-from airflow_tpu.core.request.run_dates import RunDates
 from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.operators.task_doc import task_doc
@@ -22,6 +21,7 @@ from airflow_tpu.retry import retry_policy
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_tpu.core.request.run_dates import RunDates
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.lifecycle.run_context import RunContext
     from airflow_tpu.lifecycle.waits.polling import Waiting
@@ -190,6 +190,8 @@ def in_thread(work: Callable[[], object], seconds: float) -> None:
 
 def run_dates(context: Context) -> RunDates:
     """Dates of the running task's DAG run; one that a person has triggered without a logical date has none."""
+    from airflow_tpu.core.request.run_dates import RunDates
+
     run = context["dag_run"]
     return RunDates(run.logical_date, run.data_interval_start, run.data_interval_end)
 

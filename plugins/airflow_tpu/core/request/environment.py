@@ -41,13 +41,21 @@ def arguments(value: Any) -> tuple[str, ...]:
     """
     given = [plain(word) for word in value] if isinstance(value, list | tuple) else [plain(value)]
     whole = "\n".join(given)
-    if len(whole.encode()) > _LIMIT:
-        raise Invalid(f"is longer than {_LIMIT} bytes; put it into a file beside the script")
-    if "\x00" in whole:
-        raise Invalid("has a NUL character")
-    if _SECRET_VALUE.search(whole):
-        raise Invalid(_HINT, secret=True)
+    check_text(whole)
     return tuple(given if isinstance(value, list | tuple) else split_words(whole))
+
+
+def check_text(text: str) -> None:
+    """Check what becomes part of a command line.
+
+    :raises Invalid: a secret, a NUL character or more than 100 kB.
+    """
+    if len(text.encode()) > _LIMIT:
+        raise Invalid(f"is longer than {_LIMIT} bytes; put it into a file beside the script")
+    if "\x00" in text:
+        raise Invalid("has a NUL character")
+    if _SECRET_VALUE.search(text):
+        raise Invalid(_HINT, secret=True)
 
 
 def environment(value: Any) -> dict[str, str]:

@@ -85,6 +85,12 @@ def _runtimes(catalogue: Catalogue) -> list[str]:
     return sorted({catalogue.types[name].default_runtime for name in catalogue.single_host_types()})
 
 
+def _command(value: Any) -> Any:
+    from airflow_tpu.core.request.command import command  # read when a form is, not each time a DAG file is parsed
+
+    return command(value)
+
+
 def _paid_reason(value: Any) -> str:
     from airflow_tpu.core.request.consent import reason  # read when a form is, not each time a DAG file is parsed
 
@@ -98,6 +104,22 @@ _WHAT: Form = {
         Text(paths.script, "relative path, `-m` and a module, or `gs://` URI", examples=("digits.py", "hello.py")),
         "Path below `include/train`, `-m package.module`, or a `gs://` URI. It runs in its project's folder.",
         proposal="digits.py",
+    ),
+    "source": FormField(
+        WHAT,
+        "Project",
+        Text(optional(paths.folder), "relative path"),
+        "Folder below `include/train` that script, command and requirements are in. All of it travels; it is the "
+        "working directory.",
+        "",
+    ),
+    "command": FormField(
+        WHAT,
+        "Command",
+        Text(_command, "at most 100 kB", lines=True),
+        "What you would type in the project's folder: `python -m pkg.train --lr 1e-3`. It stands in place of script "
+        "and arguments; `$TRC_DATA_URI` and the other `TRC_` names are expanded.",
+        "",
     ),
     "arguments": FormField(
         WHAT,

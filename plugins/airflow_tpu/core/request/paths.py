@@ -39,6 +39,14 @@ def relative_path(value: Any) -> str:
     return "/".join(parts)
 
 
+def folder(value: Any) -> str:
+    """A folder inside a folder of ours; a slash at its end is none of its name.
+
+    :raises Invalid: as :func:`relative_path`.
+    """
+    return relative_path(plain(value).rstrip("/"))
+
+
 def bucket_name(value: Any) -> str:
     """The name of a bucket by Google's rules.
 

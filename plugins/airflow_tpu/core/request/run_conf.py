@@ -8,7 +8,8 @@ from typing import Any
 
 from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.catalogue.runtimes import runtime_faults
-from airflow_tpu.core.request.fields import read_fields
+from airflow_tpu.core.request.command import Command
+from airflow_tpu.core.request.fields import read_fields, shown
 from airflow_tpu.core.request.form_fields import FORM, REFUSE, WALK, Form
 from airflow_tpu.core.request.storage_uris import outermost, uris_in
 from airflow_tpu.core.request.type_and_zone import subnetwork_faults, type_faults, zone_faults
@@ -25,6 +26,8 @@ class RunConf:
     """
 
     script: str
+    source: str
+    command: Command | None
     arguments: tuple[str, ...]
     requirements: str
     revision: str
@@ -73,7 +76,8 @@ class RunConf:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Every ``gs://`` URI of the form but that of the artifacts, one for what lies below another."""
-        texts = (self.script, self.data_uri, *self.arguments, *self.environment.values())
+        typed = () if self.command is None else (*self.command.words, *self.command.environment.values())
+        texts = (self.script, self.data_uri, *self.arguments, *typed, *self.environment.values())
         uris = outermost(uri for text in texts for uri in uris_in(text))
         return tuple(uri for uri in uris if uri != self.artifacts_uri)
 
@@ -98,6 +102,10 @@ def read_form(
     """
     values, faults = read_fields(mapping, {name: row.field(catalogue) for name, row in form.items()})
     faults += subnetwork_faults(values.get("subnetwork"), values.get("zone"))
+    if values.get("command") is not None:
+        values["script"], faults = "", [fault for fault in faults if fault.field != "script"]
+        if values.get("arguments"):
+            faults.append(Fault("arguments", shown(mapping["arguments"]), "belong into the command that is given"))
     kind = catalogue.types.get(values.get("accelerator_type", ""))
     if kind is not None:
         faults += type_faults(kind, catalogue)

@@ -15,13 +15,18 @@ _PARTS = re.compile(
 )
 
 
+def joined_lines(text: str) -> str:
+    """Return a text whose continued lines are one."""
+    return _PARTS.sub(_joined, text.rstrip())
+
+
 def split_words(line: str) -> list[str]:
     """Return the words of a line; nothing is expanded.
 
     :raises Invalid: a quote is open.
     """
     try:
-        return shlex.split(_PARTS.sub(_joined, line.rstrip()))
+        return shlex.split(joined_lines(line))
     except ValueError as error:
         raise Invalid(f"cannot be split into words: {str(error).lower()}") from None
 

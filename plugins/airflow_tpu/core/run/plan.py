@@ -58,12 +58,13 @@ def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attemp
     :param bundle: what travels with it.
     :param attempt: which start this is.
     """
+    given = conf.command.environment if conf.command is not None else {}
     return JobSpec(
         run_name=attempt.run_name,
         attempt=attempt.number,
         argv=(*bundle.program, *conf.arguments),
         working_dir=bundle.working_dir,
-        environment={**_contract(conf, accelerator, attempt), **conf.environment},
+        environment={**_contract(conf, accelerator, attempt), **conf.environment, **given},
         requirements=bundle.requirements,
         deadline=attempt.deadline.timestamp(),
         checkpoints_uri=checkpoints_uri(conf, attempt.run_name),

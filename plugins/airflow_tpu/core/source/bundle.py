@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from airflow_tpu import protocol
 from airflow_tpu.core.source.program import script_faults
-from airflow_tpu.core.source.project import Project, find_project, missing
+from airflow_tpu.core.source.project import Project, command_project, find_project
 from airflow_tpu.core.source.selection import Source, selected_files
 from airflow_tpu.errors import ConfigError, Fault
 
@@ -58,21 +58,27 @@ class Bundle:
         found = selected_files(source, project)
         keys = sorted(path for path in found if found[path] != project.script and _is_key(found[path]))
         files = {path: found[path] for path in found if path not in keys}
-        files[project.script.relative_to(source.top).as_posix()] = project.script
+        if project.script is not None:
+            files[project.script.relative_to(source.top).as_posix()] = project.script
         _check_size(files)
         return cls(project.argv, _archive(files), project.folder, source.requirements, tuple(keys))
 
 
 def _project(source: Source) -> Project:
-    faults: list[Fault] = []
-    project = None
+    command, faults, project = source.command, list[Fault](), None
+    field, shown = ("script", source.script) if command is None else ("command", command.text)
     try:
-        project = find_project(source.top, source.script)
-        faults += script_faults(project.script)
+        if command is None:
+            project = find_project(source.top, source.script, source.is_shared)
+        else:
+            project = command_project(source.top, command)
+        faults += script_faults(field, project.script) if project.script is not None else []
     except FileNotFoundError as error:
-        faults.append(missing(error, source.script))
-    if source.requirements and not (source.home / source.requirements).is_file():
-        faults.append(Fault("requirements", source.requirements, f"there is no such file in {source.home}"))
+        faults.append(Fault(field, shown, f"there is no such file: {error.args[0]}"))
+    if source.requirements and not (source.requirements_base / source.requirements).is_file():
+        faults.append(
+            Fault("requirements", source.requirements, f"there is no such file in {source.requirements_base}")
+        )
     if project is None or faults:
         raise ConfigError(faults, "the bundle")
     return project

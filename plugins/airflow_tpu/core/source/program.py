@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from airflow_tpu.core.request.command import SHELL
 from airflow_tpu.errors import Fault
 
 _FIRST_BYTES = 4096
 INTERPRETERS: Mapping[str, tuple[str, ...]] = {
     ".py": ("python3",),
-    # A training that fails in the middle of a pipe (train.py |& tee log) has failed.
-    ".sh": ("bash", "-o", "pipefail"),
+    ".sh": SHELL,
     ".jl": ("julia",),
 }
 
@@ -24,12 +24,13 @@ def program_of(script: str) -> tuple[str, ...]:
     return (*INTERPRETERS.get(PurePosixPath(script).suffix.lower(), ()), f"./{script}")
 
 
-def script_faults(path: Path) -> list[Fault]:
+def script_faults(field: str, path: Path) -> list[Fault]:
     """Return what is known to fail on the VM.
 
+    :param field: of the form, that names the script.
     :param path: of the script, on this machine.
     """
-    return [Fault("script", path.name, problem) for problem in _problems(path)]
+    return [Fault(field, path.name, problem) for problem in _problems(path)]
 
 
 def _problems(path: Path) -> Iterator[str]:

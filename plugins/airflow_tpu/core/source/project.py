@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from airflow_tpu.core.request.command import Command
 from airflow_tpu.core.request.paths import module_name
-from airflow_tpu.core.source.program import program_of
-from airflow_tpu.errors import Fault
+from airflow_tpu.core.source.program import INTERPRETERS, program_of
 
 PACKAGE_FILE = "__init__.py"
+_WITH_VALUE = ("-o", "-W", "-X")
+"""Options of bash and Python before the script whose value is the next word."""
 
 
 @dataclass(frozen=True)
@@ -18,13 +20,13 @@ class Project:
     """Where a script runs.
 
     :param top: what may travel: ``include/train``, or where a source was unpacked.
-    :param script: the script, below ``top``.
+    :param script: the script, below ``top``; None for a command whose words name none.
     :param folder: working directory, relative to ``top``; empty for ``top`` itself.
     :param argv: what starts it there, without its arguments.
     """
 
     top: Path
-    script: Path
+    script: Path | None
     folder: str
     argv: tuple[str, ...]
 
@@ -34,7 +36,19 @@ class Project:
         return self.top / self.folder
 
 
-def find_project(top: Path, script: str) -> Project:
+def command_project(top: Path, command: Command) -> Project:
+    """Return the project of a command, which runs at its top.
+
+    :param top: what may travel.
+    :param command: what was asked for.
+    :raises FileNotFoundError: the script or module that it starts is not there.
+    """
+    words = command.words
+    argv = ("python3", *words[1:]) if words[0] == "python" else words  # the VM may have no other name for it
+    return Project(top, None if command.needs_shell else _named_script(top, argv), "", argv)
+
+
+def find_project(top: Path, script: str, is_shared: bool = True) -> Project:
     """Return the project of a script, or of ``-m package.module``.
 
     A script in a folder below ``top`` runs in that folder, as people run it at the root of their repository. One that
@@ -42,6 +56,7 @@ def find_project(top: Path, script: str) -> Project:
 
     :param top: what may travel.
     :param script: what was asked for.
+    :param is_shared: whether the folders of ``top`` are projects; else ``top`` is one.
     :raises FileNotFoundError: there is no such script or module.
     """
     module = module_name(script)
@@ -56,15 +71,9 @@ def find_project(top: Path, script: str) -> Project:
         name = ".".join(path.relative_to(package).with_suffix("").parts)
         return Project(top, path, "" if folder == "." else folder, ("python3", "-m", name))
     first, _, rest = script.partition("/")
-    if not rest or (top / first / PACKAGE_FILE).exists():
+    if not rest or not is_shared or (top / first / PACKAGE_FILE).exists():
         return Project(top, path, "", program_of(script))
     return Project(top, path, first, program_of(rest))
-
-
-def missing(error: FileNotFoundError, script: str) -> Fault:
-    """Return the fault of a script that is not there."""
-    what = "there is no such module" if module_name(script) else "there is no such file"
-    return Fault("script", script, f"{what}: {error.args[0] if error.args else script}")
 
 
 def package_top(folder: Path) -> Path:
@@ -81,6 +90,39 @@ def imports_relatively(path: Path) -> bool:
     except (SyntaxError, ValueError):
         return False
     return any(isinstance(node, ast.ImportFrom) and node.level > 0 for node in ast.walk(tree))
+
+
+def _named_script(top: Path, argv: tuple[str, ...]) -> Path | None:
+    """Return the file that a command starts, None if its words do not say."""
+    program, *words = argv
+    if "/" in program:
+        return None if program.startswith("/") else _existing(top / program)
+    if program not in ("bash", "sh") and not program.startswith("python"):
+        found = (top / word for word in words if PurePosixPath(word).suffix in INTERPRETERS)
+        return next((path for path in found if path.is_file()), None)
+    rest = iter(words)
+    for word in rest:
+        if word == "-m":
+            return _own_module(top, next(rest, ""))
+        if word == "-c":
+            return None
+        if word in _WITH_VALUE:
+            next(rest, None)
+        elif not word.startswith("-"):
+            return None if word.startswith("/") else _existing(top / word)
+    return None
+
+
+def _own_module(top: Path, module: str) -> Path | None:
+    """Return the file of a module of the project; an installed one is not here."""
+    first = module.partition(".")[0]
+    return _module_file(top, module) if (top / first).is_dir() or (top / f"{first}.py").is_file() else None
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise FileNotFoundError(path)
+    return path
 
 
 def _module_file(top: Path, module: str) -> Path:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_tpu.core.request.command import Command
 from airflow_tpu.core.source.project import Project
 from airflow_tpu.core.source.requirements import named_paths
 
@@ -29,7 +30,8 @@ class Source:
     :param arguments: of the script; a file or folder of ``top`` that they name travels.
     :param home: ``include/train``: the library is there, and what the form names. Several projects may lie there, and
         one of them does not travel with another one.
-    :param requirements: requirements file below ``home``, empty for none.
+    :param requirements: requirements file below ``top`` or ``home``, empty for none.
+    :param command: what is run in place of the script, None for the script.
     """
 
     top: Path
@@ -37,6 +39,17 @@ class Source:
     home: Path
     arguments: tuple[str, ...] = ()
     requirements: str = ""
+    command: Command | None = None
+
+    @property
+    def requirements_base(self) -> Path:
+        """Folder that the requirements file is named from: the project's own, else the common one."""
+        return self.top if (self.top / self.requirements).is_file() else self.home
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What the command line says, in which files are named."""
+        return self.arguments if self.command is None else tuple(self.command.text.split())
 
     @property
     def is_shared(self) -> bool:
@@ -52,8 +65,8 @@ def selected_files(source: Source, project: Project) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     if source.requirements:
-        for path in named_paths(source.home / source.requirements):
-            found.update(_files_at(path, source.home))
+        for path in named_paths(source.requirements_base / source.requirements):
+            found.update(_files_at(path, source.requirements_base))
     found.update(_files_at(source.home / LIBRARY, source.home))
     if not source.is_shared:
         found.update(_files_at(source.top, source.top))
@@ -85,16 +98,16 @@ def _ordinary(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def _entries_needed(source: Source, script: Path) -> list[str]:
+def _entries_needed(source: Source, script: Path | None) -> list[str]:
     """Return what lies directly in a shared folder and is needed by the script, directly or through one another.
 
     A Python file needs what it imports and what a text in it names as a part of a path; any other text what it names as
     a word.
     """
     entries = {key: entry for entry in _wanted_entries(source.top) for key in (entry.name, entry.stem)}
-    needed = {script.relative_to(source.top).parts[0]}
-    waiting = [script, *_contents(source.top / next(iter(needed)))]
-    words = {part for argument in source.arguments for part in re.split(r"[/=,:]", argument)}
+    needed = set() if script is None else {script.relative_to(source.top).parts[0]}
+    waiting = [path for name in needed for path in _contents(source.top / name)]
+    words = {part for word in source.words for part in re.split(r"[/=,:'\";|&<>()]", word)}
     while True:
         new = {entries[word].name for word in words & entries.keys()} - needed
         needed |= new

@@ -51,7 +51,10 @@ def _collect(run: RunContext) -> Bundle:
     from google.api_core.exceptions import Forbidden, NotFound
 
     conf, home = run.conf, settings.include_dir() / "train"
-    source = Source(home, conf.script, home, conf.arguments, conf.requirements)
+    top = home / conf.source if conf.source else home
+    if not top.is_dir():
+        raise ConfigError([Fault("source", conf.source, f"there is no such folder in {home}")], "the bundle")
+    source = Source(top, conf.script, home, conf.arguments, conf.requirements, conf.command)
     if not conf.script.startswith("gs://"):
         return Bundle.build(source)
     bucket, name = split_uri(conf.script)

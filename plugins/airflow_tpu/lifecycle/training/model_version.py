@@ -41,7 +41,12 @@ def fingerprint_of(hook: ArtifactsHook, conf: RunConf, code: str) -> str:
     :param code: digest of the code, see :func:`airflow_tpu.core.model.fingerprint.code_digest`.
     """
     shaping = {"arguments": list(conf.arguments), "environment": dict(conf.environment), "seed": conf.seed}
-    return fingerprint(data_objects(hook, conf.data_uri), code, {**shaping, "script": conf.script})
+    return fingerprint(data_objects(hook, conf.data_uri), code, {**shaping, **_started(conf)})
+
+
+def _started(conf: RunConf) -> dict[str, str]:
+    command = conf.command.text if conf.command is not None else ""
+    return {"script": conf.script, "source": conf.source, "command": command}
 
 
 def version_of(moment: dt.datetime, digest: str) -> str:
@@ -77,7 +82,7 @@ def describe(run: RunContext, dag_run: Any, found: str, output: tuple[str, Mappi
             "run_id": run.key.run_id,
             "revision": revision(settings.include_dir()),
             "fetched_revision": conf.revision,
-            "script": conf.script,
+            **_started(conf),
             "arguments": list(conf.arguments),
             "data_uri": conf.data_uri,
             "seed": conf.seed,

@@ -26,6 +26,8 @@ GIVEN = {
 OTHER: Mapping[str, Any] = MappingProxyType(
     {
         "arguments": "--other",
+        "source": "other",
+        "command": "python other.py",
         "requirements": "other.txt",
         "data_uri": "gs://other/data",
         "revision": "v11",

@@ -54,6 +54,8 @@ def test_a_good_form(catalogue: Catalogue) -> None:
     """The flat strings and numbers of the form become typed values; an empty runtime version becomes the default."""
     assert RunConf.parse(GOOD, catalogue) == RunConf(
         script="digits.py",
+        source="",
+        command=None,
         arguments=("--steps", "600", "--name=a b"),
         accelerator_type="v2-8",
         zone="us-central1-f",

@@ -42,7 +42,7 @@ def test_what_cannot_run_is_said_before_a_tpu_is_asked_for(
 ) -> None:
     """The fault names the script, and what to do."""
     (tmp_path / name).write_bytes(content)
-    (fault,) = script_faults(tmp_path / name)
+    (fault,) = script_faults("script", tmp_path / name)
     assert (fault.field, fault.value) == ("script", name)
     assert fault.problem.startswith(problem)
 
@@ -54,4 +54,4 @@ def test_what_cannot_run_is_said_before_a_tpu_is_asked_for(
 def test_what_runs_has_no_fault(tmp_path: Path, name: str, content: bytes) -> None:
     """Python reads Windows line ends, programs run by themselves, and scripts by their first line."""
     (tmp_path / name).write_bytes(content)
-    assert script_faults(tmp_path / name) == []
+    assert script_faults("script", tmp_path / name) == []

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_tpu.core.source.project import find_project, missing
+from airflow_tpu.core.request.command import SHELL, WHOLE_LINE, command
+from airflow_tpu.core.source.bundle import Bundle
+from airflow_tpu.core.source.project import command_project, find_project
+from airflow_tpu.core.source.selection import Source
+from airflow_tpu.errors import ConfigError
 
 RELATIVE = "from .models import net\n"
 
@@ -45,17 +49,59 @@ def test_a_script_runs_at_the_root_of_its_project(
     top = tree(tmp_path, {"hello.py": "", "repo/train.py": "", "repo/scripts/train.py": "", **PACKAGE, **inner})
     found = find_project(top, script)
     assert (found.folder, found.argv) == (folder, program)
+    assert found.script is not None
     assert found.script.is_file()
 
 
 @pytest.mark.parametrize("script", ["nothing.py", "-m pkg.nothing", "-m nothing"])
 def test_a_script_that_is_not_there_is_named(tmp_path: Path, script: str) -> None:
     """The fault names the field and the path that was looked for."""
-    with pytest.raises(FileNotFoundError) as caught:
-        find_project(tree(tmp_path, {"pkg/__init__.py": ""}), script)
-    fault = missing(caught.value, script)
+    source = Source(tree(tmp_path, {"pkg/__init__.py": ""}), script, tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        Bundle.build(source)
+    (fault,) = caught.value.faults
     assert (fault.field, fault.value) == ("script", script)
     assert str(tmp_path) in fault.problem
+
+
+@pytest.mark.parametrize(
+    ("line", "argv", "script"),
+    [
+        ("python train.py --lr 1", ("python3", "train.py", "--lr", "1"), "train.py"),
+        ("python3 -u -W ignore train.py", ("python3", "-u", "-W", "ignore", "train.py"), "train.py"),
+        ("python -m pkg.train", ("python3", "-m", "pkg.train"), "pkg/train.py"),
+        ("python -m torch.distributed.run train.py", ("python3", "-m", "torch.distributed.run", "train.py"), None),
+        ("bash run.sh", (*SHELL, "run.sh"), "run.sh"),
+        ("./run.sh", ("./run.sh",), "run.sh"),
+        ("torchrun --nproc 8 train.py", ("torchrun", "--nproc", "8", "train.py"), "train.py"),
+        ("/usr/bin/env true", ("/usr/bin/env", "true"), None),
+        ("python -c 'print(1)'", ("python3", "-c", "print(1)"), None),
+        ("python train.py | tee log", (*WHOLE_LINE, "python train.py | tee log"), None),
+    ],
+)
+def test_a_command_runs_at_the_top(tmp_path: Path, line: str, argv: tuple[str, ...], script: str | None) -> None:
+    """The script that it starts is known where its words say so, so that it can be checked before."""
+    top = tree(tmp_path, {"train.py": "", "run.sh": "", **PACKAGE})
+    typed = command(line)
+    assert typed is not None
+    found = command_project(top, typed)
+    assert (found.argv, found.folder) == (argv, "")
+    assert found.script == (top / script if script else None)
+
+
+@pytest.mark.parametrize("line", ["python nothing.py", "python -m pkg.nothing", "bash nothing.sh", "./nothing.sh"])
+def test_a_command_that_starts_nothing_is_named(tmp_path: Path, line: str) -> None:
+    """What the command starts is looked for before a TPU is asked for."""
+    source = Source(tree(tmp_path, PACKAGE), "", tmp_path / "home", command=command(line))
+    with pytest.raises(ConfigError, match=r"command = .*nothing") as caught:
+        Bundle.build(source)
+    assert [fault.field for fault in caught.value.faults] == ["command"]
+
+
+def test_a_project_of_its_own_is_the_working_directory(tmp_path: Path) -> None:
+    """Where only one project lies, a script in a folder of it runs at its top."""
+    found = find_project(tree(tmp_path, {"scripts/train.py": ""}), "scripts/train.py", is_shared=False)
+    assert (found.folder, found.argv) == ("", ("python3", "./scripts/train.py"))
 
 
 def test_a_file_that_is_no_python_is_left_to_the_interpreter(tmp_path: Path) -> None:

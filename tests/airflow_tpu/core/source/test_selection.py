@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_tpu.core.source.project import find_project
+from airflow_tpu.core.request.command import command
+from airflow_tpu.core.source.project import command_project, find_project
 from airflow_tpu.core.source.selection import Source, selected_files
 
 FILES = {
@@ -72,6 +73,27 @@ def test_a_project_travels_without_its_neighbours(
 ) -> None:
     """A folder travels as a whole; a script beside the folders takes along what it, or what that again, names."""
     assert travelling(Source(home, script, home, arguments)) == files | LIBRARY
+
+
+def test_a_command_takes_along_what_it_names(home: Path) -> None:
+    """A command beside several projects is no reason to send all of them."""
+    source = Source(home, "", home, command=command("python3 hello.py --config=settings/base.yaml | tee log"))
+    assert source.command is not None
+    found = set(selected_files(source, command_project(home, source.command)))
+    assert found == {"hello.py", "settings/base.yaml", "words.txt"} | LIBRARY
+
+
+def test_requirements_of_the_project_come_first(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A file of that name in the project counts before one of the common folder."""
+    top = tmp_path_factory.mktemp("project")
+    (top / "reqs").mkdir()
+    (top / "reqs" / "vm.txt").write_text("flax\n")
+    (top / "a.py").touch()
+    found = selected_files(
+        source := Source(top, "a.py", home, requirements="reqs/vm.txt"), find_project(top, "a.py", source.is_shared)
+    )
+    assert found["reqs/vm.txt"] == top / "reqs" / "vm.txt"
+    assert "reqs/base.txt" not in found
 
 
 def test_a_source_of_its_own_travels_as_a_whole(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
