@@ -179,6 +179,14 @@ class VirtualStorage:
         """Write an object at a generation."""
         return self._bucket.put(self._sent("write", uri), json.dumps(data, sort_keys=True), generation)
 
+    def read_gzip(self, uri: str) -> StoredJSON | None:
+        """One object; how it is packed does not matter here."""
+        return self.read_json(uri)
+
+    def write_gzip(self, uri: str, data: Mapping[str, Any], generation: int) -> int | None:
+        """Write an object at a generation."""
+        return self.write_json(uri, data, generation)
+
     def remove(self, uri: str, generation: int | None = None) -> None:
         """Remove an object."""
         self._bucket.delete(self._sent("remove", uri), generation)
