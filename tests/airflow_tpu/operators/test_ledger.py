@@ -55,7 +55,8 @@ def content(env: CloudEnv, name: str) -> bytes:
 
 def test_a_month_is_written_to_the_bucket(env: CloudEnv, ledger: LedgerStore) -> None:
     """Without a month it is the one before the DAG run: report, chart and table lie beside the ledger."""
-    run = SimpleNamespace(run_after=dt.datetime(2026, 12, 1, 6, tzinfo=dt.UTC))
+    dates = {"logical_date": None, "data_interval_start": None, "data_interval_end": None}
+    run = SimpleNamespace(run_after=dt.datetime(2026, 12, 1, 6, tzinfo=dt.UTC), **dates)
     answer = CloudTPUMonthlyReportOperator(task_id="report").execute(context(dag_run=run))
     assert answer["written"] == [f"{ledger.root}/reports/2026-11.{ending}" for ending in ("svg", "parquet", "md")]
     assert answer["summary"]["covered"]["chip_hours"] == 6
