@@ -106,7 +106,7 @@ def test_secrets_stay_in_their_connection(
     }
     assert any(outcome.run_id in text for text in seen["database"])
     assert {place for place, texts in seen.items() for text in texts if any(word in text for word in secrets)} == set()
-    assert {line.split("=", 1)[0] for line in seen["metadata"]} == {"ssh-keys", "enable-oslogin"}
+    assert {line.split("=", 1)[0] for line in seen["metadata"]} == {"ssh-keys", "enable-oslogin", "startup-script"}
 
 
 def test_search_would_find_a_secret(tmp_path: Path, secrets: list[str]) -> None:

@@ -78,9 +78,7 @@ class Cell:
         """What the ledger has to call the end of the first TPU; empty where none is taken away."""
         if self.what not in _LOSSES:
             return ""
-        if self.what.startswith("preempted"):
-            return "preempted"
-        return "never-ready" if self.where == "waiting" else "vanished"
+        return "preempted" if self.what.startswith("preempted") else "vanished"
 
 
 def reason_against(cell: Cell) -> str:

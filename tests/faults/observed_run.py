@@ -15,6 +15,7 @@ from airflow_tpu import protocol
 from localcloud.testing import BackgroundCloud, tpu_client
 from localcloud.vm.progress import latest_step
 from tests.dags.evidence import upload
+from tests.faults.training import STEPS
 
 SCRIPT = Path(__file__).with_name("training.py")
 _LOOK = 0.02
@@ -133,6 +134,7 @@ _PHASES: dict[str, Callable[[ObservedRun], bool]] = {
     "starting": _exists(protocol.PID_FILE),
     "training": _step(5),
     "checkpointing": _step(10),
+    "trained": _step(STEPS),
     "copying": _exists(protocol.EXIT_FILE),
     "deleting": lambda observed: observed.node("DELETING") is not None,
 }

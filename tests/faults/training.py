@@ -54,6 +54,8 @@ def main() -> int:
         if stopped:
             return 75
         time.sleep(PAUSE)
+    while "HELD" in os.environ and not (output / "go").exists():
+        time.sleep(PAUSE)
     (output / "model.json").write_text(json.dumps({"state": state}))
     print("done", flush=True)
     return 0

@@ -14,7 +14,7 @@ _UNKILLABLE_SECS = 5.0  # a process stuck in the kernel must not keep the result
 class Children:
     """Tells the command, with all that it has started, from the mirror.
 
-    :param mirror: is told of its own end.
+    :param mirror: notes its own end.
     """
 
     def __init__(self, mirror: MirrorProcess) -> None:

@@ -18,7 +18,7 @@ _COMMAND_LIMIT = 120
 
 
 def find_holder(log: Path) -> str:
-    """Tell whom the end of a log says to hold the TPU, once every process of the command has ended.
+    """Return which process holds the TPU by the end of a log, once every process of the command has ended.
 
     :return: pid and command line of a process that is not of this run, :data:`protocol.OWN_PROCESS` if it was one of
         the command's own, ``another process`` if the log does not say; empty if the log says nothing of the kind.

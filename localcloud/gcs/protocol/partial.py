@@ -1,4 +1,4 @@
-"""Partial responses: the parameter ``fields`` names what of an answer is sent.
+"""Partial responses: the parameter ``fields`` names the parts of an answer that are sent.
 
 https://cloud.google.com/storage/docs/json_api#partial-response
 """

@@ -119,7 +119,7 @@ class RunContext(GrantContext):
         return node_name(self.clients.tpu.endpoint.project_id, record.zone, record.attempt_node)
 
     def usage(self, now: dt.datetime) -> Usage:
-        """What this run has used so far; how many TPUs there were beside its own decides what of it is covered."""
+        """What this run has used so far; the TPUs beside its own decide how much of that is covered."""
         return fold(self.stores.ledger.events(), self.catalogue, now, wanted=LedgerFilter(run=self.key.digest))
 
 

@@ -21,7 +21,7 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
     read, the expiry on each TPU's own label decides.
 
     A run record or ledger event that cannot be read, damaged or of another release, is logged by its name; its run is
-    left alone, and the round goes on with the others.
+    left alone, and the round continues with the others.
 
     :return: what was deleted, what else is alive in the project, which records or zones could not be read.
     :raises LedgerError: grant file or bucket could not be read; what has expired was deleted all the same.

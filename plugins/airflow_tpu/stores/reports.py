@@ -30,7 +30,7 @@ class ReportStore(Store):
         :param catalogue: gives the list prices.
         """
         below = f"{self.root}/"
-        infos = self.hook.listing(below)  # it tells what is kept, and what of the ledger is new
+        infos = self.hook.listing(below)  # shows what is kept, and which part of the ledger is new
         events = LedgerReader().listed(self.hook, self.root, infos)
         stored = StoredBytes(sum(info.size for info in infos), self.hook.facts.soft_deleted(below))
         return fold(events, catalogue, self.clock.now(), stored, month.selection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -80,7 +81,12 @@ class WorkerConnection:
         """
         bound = max(bound, self._timing.command) + len(data) / _SLOW_LINK
         async with lost_connections(self.address, doing), asyncio.timeout(bound):
-            done = await self._open.run(command, input=data, encoding=None)
+            process = await self._open.create_process(command, encoding=None)
+            if data:
+                with contextlib.suppress(BrokenPipeError):  # it has ended without reading: its output says why
+                    process.stdin.write(data)
+                    process.stdin.write_eof()
+            done = await process.wait()
         if done.exit_status is None:
             raise ConnectionFailed(f"connection to {self.address} was lost while {doing}")
         complaint = _raw(done.stderr)[-_COMPLAINT_BYTES:].decode(errors="replace")

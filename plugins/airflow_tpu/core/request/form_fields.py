@@ -102,7 +102,7 @@ _WHAT: Form = {
         WHAT,
         "Script",
         Text(paths.script, "relative path, `-m` and a module, or `gs://` URI", examples=("digits.py", "hello.py")),
-        "Path below `include/train`, `-m package.module`, or a `gs://` URI. It runs in its project's folder.",
+        "Path below `include/train`, `-m package.module`, or a `gs://` URI. It runs in the folder of its project.",
         proposal="digits.py",
     ),
     "source": FormField(

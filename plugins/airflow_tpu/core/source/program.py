@@ -1,4 +1,4 @@
-"""What starts a script on the TPU VM, and what of a script is known to fail there before a TPU is asked for."""
+"""What starts a script on the TPU VM, and faults of a script that are known before a TPU is asked for."""
 
 from __future__ import annotations
 
