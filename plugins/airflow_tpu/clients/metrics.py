@@ -9,9 +9,8 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
-from airflow_tpu.core.catalogue.catalogue import Catalogue
-from airflow_tpu.core.ledger.events import Closed, EndReason, Opened
-from airflow_tpu.core.ledger.incarnation import Row, row_of
+from airflow_tpu.core.ledger.events import EndReason
+from airflow_tpu.core.ledger.incarnation import Row
 
 INCARNATIONS = "tpu.incarnations"
 """Counter: TPUs that have ended, those that never became READY included."""
@@ -26,24 +25,21 @@ LOST_WORK_SECONDS = "tpu.lost_work_seconds"
 WAIT = "tpu.wait"
 """Timer: from the request to READY, of those that became READY."""
 _HOUR = 3600
-# No counter has a price: a table that is wrong must not keep an end out of the ledger.
-_NO_TABLES = Catalogue({}, {}, {}, {})
 
 
-def count(opened: Opened, closed: Closed) -> None:
+def count(row: Row) -> None:
     """Count an incarnation that has just ended.
 
-    :param opened: how it was asked for.
-    :param closed: how it ended.
+    :param row: how it was asked for, how it ended and what it used; no counter has a price.
     """
     from airflow.sdk.observability import stats
 
-    row = row_of(opened, closed, _NO_TABLES, opened.requested_at)
+    opened = row.opened
     tags = {
         "accelerator_type": opened.accelerator_type,
         "tier": str(opened.tier),
         "zone": opened.zone,
-        "end_reason": str(closed.end_reason),
+        "end_reason": row.state,
     }
     for name, number in counters(row).items():
         stats.incr(name, number, tags=tags)

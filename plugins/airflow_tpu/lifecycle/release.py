@@ -88,11 +88,11 @@ async def _abandon(
     if record is not None and record.lease.token != token:
         log.info("a newer attempt holds the lease of %s: its TPU is left alone", key.name)
         return Release([], [])
-    if record is None:
-        done = await delete_seen(client, snapshot, key, token)
-    else:
+    if record is not None:
         # On a kill there is no time to read the ledger: this attempt is where the record's current incarnation is.
         done = await _delete_held(client, snapshot.for_zones({record.zone}), token, record)
+    else:
+        done = await delete_seen(client, snapshot, key, token)
     if stores is not None:
         _note(stores, key, done)
     return done

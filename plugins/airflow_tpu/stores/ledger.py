@@ -16,6 +16,7 @@ from airflow_tpu.core.ledger.events import (
     is_event,
     node_id_of,
 )
+from airflow_tpu.core.ledger.incarnation import unpriced
 from airflow_tpu.core.ledger.month_archive import ROOT as MONTHS
 from airflow_tpu.errors import DamagedObject
 from airflow_tpu.stores.ledger_reader import LedgerReader
@@ -45,7 +46,7 @@ class LedgerStore(Store):
         """
         is_first = self._append(closed)
         if is_first:
-            count(opened, closed)
+            count(unpriced(opened, closed))
         return is_first
 
     def close_open(self, key: RunKey, end: Callable[[Opened], Closed | None]) -> list[Opened]:

@@ -21,6 +21,7 @@ from airflow.sdk.observability import stats
 
 from airflow_tpu.clients.metrics import count
 from airflow_tpu.core.ledger.events import Closed, EndReason
+from airflow_tpu.core.ledger.incarnation import unpriced
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
 from airflow_tpu.lifecycle.ends.records import close_ended
 from tests.airflow_tpu.cloud_env import KEY, CloudEnv
@@ -84,7 +85,7 @@ def datagrams(quiet_again: None) -> Iterator[Datagrams]:
 
 def test_an_ended_incarnation_is_counted(datagrams: Datagrams) -> None:
     """Whole numbers for the counters, milliseconds for the wait; names as documented."""
-    count(opened(), ENDED)
+    count(unpriced(opened(), ENDED))
     assert datagrams.receive(6) == {
         "tpu.incarnations:1|c",
         "tpu.preemptions:1|c",
@@ -97,7 +98,7 @@ def test_an_ended_incarnation_is_counted(datagrams: Datagrams) -> None:
 
 def test_what_never_was_ready_waited_and_used_nothing(datagrams: Datagrams) -> None:
     """It is counted as an incarnation and as nothing else."""
-    count(opened(), Closed(opened().node_id, None, None, EndReason.NEVER_READY))
+    count(unpriced(opened(), Closed(opened().node_id, None, None, EndReason.NEVER_READY)))
     datagrams.incr("the end")
     assert datagrams.receive(2) == {"tpu.incarnations:1|c", "the end:1|c"}
 
@@ -106,7 +107,7 @@ def test_tags_reach_a_server_that_knows_tags(quiet_again: None) -> None:
     """With ``statsd_influxdb_enabled`` type, tier, zone and end are in each name."""
     server = Datagrams()
     listen(server, influxdb_tags_enabled=True, statsd_influxdb_enabled=True)
-    count(opened(), ENDED)
+    count(unpriced(opened(), ENDED))
     tagged = ",".join(f"{key}={value}" for key, value in TAGS.items())
     assert f"tpu.chip_seconds,{tagged}:21600|c" in server.receive(6)
     server.close()
@@ -121,7 +122,7 @@ def test_one_end_is_counted_once(env: CloudEnv, datagrams: Datagrams) -> None:
     assert "tpu.incarnations:1|c" in datagrams.receive(4)
     close_ended(env.ledger, None, KEY, [ending])
     assert not env.ledger.close(event, closed(event.node_id, minutes=3))
-    count(opened(), Closed("the next one", None, None, EndReason.NEVER_READY))
+    count(unpriced(opened(), Closed("the next one", None, None, EndReason.NEVER_READY)))
     assert datagrams.receive(1) == {"tpu.incarnations:1|c"}
 
 
@@ -166,9 +167,11 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 from airflow_tpu.clients.metrics import count
 from airflow_tpu.core.ledger.events import EndReason
+from airflow_tpu.core.ledger.incarnation import unpriced
+from airflow_tpu.core.ledger.incarnation import unpriced
 from tests.airflow_tpu.core.made_ledger import closed, opened
 stats.initialize(factory=get_stats_factory(), export_legacy_names=False)
-count(opened(), closed(reason=EndReason.PREEMPTED, training_seconds=3600.0))
+count(unpriced(opened(), closed(reason=EndReason.PREEMPTED, training_seconds=3600.0)))
 """
 
 

@@ -34,8 +34,8 @@ from airflow_tpu.errors import (
     TPUVanished,
 )
 from airflow_tpu.lifecycle.create import Provisioner
-from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted_ends
-from airflow_tpu.lifecycle.ends.records import close_incarnations, closing
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, closing, noted_ends
+from airflow_tpu.lifecycle.ends.records import close_incarnations
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.operators.run import CloudTPUTrainOperator

@@ -111,6 +111,11 @@ def hours_between(begin: datetime | None, end: datetime | None) -> Decimal:
     return Decimal((end - begin) // timedelta(microseconds=1)) / _MICROSECONDS_PER_HOUR
 
 
+def unpriced(opened: Opened, closed: Closed) -> Row:
+    """Count one ended incarnation without its price: a table that is wrong must not keep an end out of the ledger."""
+    return row_of(opened, closed, Catalogue({}, {}, {}, {}), opened.requested_at)
+
+
 def row_of(opened: Opened, closed: Closed | None, catalogue: Catalogue, now: datetime) -> Row:
     """Count one incarnation.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.core.run.expiry import LeaseState, is_over
 from airflow_tpu.core.run.run_record import RunRecord
-from airflow_tpu.lifecycle.ends.records import closing
+from airflow_tpu.lifecycle.ends.incarnation_end import closing
 from airflow_tpu.stores.runs import left_alone
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from airflow_tpu.core.tpu.spec import Tier, TPUView
 from airflow_tpu.errors import AccessDenied
 from airflow_tpu.lifecycle.ends.deletion import delete_seen
 from airflow_tpu.lifecycle.ends.end_reasons import endings_of
-from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted, noted_ends, settled
-from airflow_tpu.lifecycle.ends.records import close_incarnations, closing
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, closing, noted, noted_ends, settled
+from airflow_tpu.lifecycle.ends.records import close_incarnations
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.ready import until_ready
