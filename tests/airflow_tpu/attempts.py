@@ -6,7 +6,7 @@ from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.lifecycle.connections import Connections
-from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.creating.create import Provisioner
 from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.lifecycle.waits.reachability import arrive
 from tests.airflow_tpu.cloud_env import BUCKET, KEY, PARENT, ZONE, CloudEnv, now, poll_policy

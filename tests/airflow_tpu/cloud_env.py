@@ -26,7 +26,7 @@ from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import RunKey, labels
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.hooks.artifacts import ArtifactsHook
-from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.creating.create import Provisioner
 from airflow_tpu.lifecycle.ends.deletion import delete_seen
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
 from airflow_tpu.lifecycle.order import Order

@@ -11,7 +11,7 @@ import pytest
 from airflow_tpu.core.ledger.events import Closed, EndReason, event_from_bytes
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.errors import CreateRefused, TPUError, TransientError
-from airflow_tpu.lifecycle.create import REFUSALS
+from airflow_tpu.lifecycle.creating.refusals import REFUSALS
 from airflow_tpu.lifecycle.ends.expired import Reaped
 from airflow_tpu.lifecycle.ensure_tpu import ensure_tpu
 from airflow_tpu.lifecycle.reap import reap

@@ -16,7 +16,7 @@ from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import GrantError
-from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.creating.create import Provisioner
 from airflow_tpu.lifecycle.order import Order
 from localcloud.tpu_api.dispatcher import CallDispatcher
 from localcloud.virtual_cloud import VirtualCloud, make_virtual_cloud

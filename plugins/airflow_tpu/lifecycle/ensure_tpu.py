@@ -11,6 +11,7 @@ from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.errors import (
+    BudgetExhausted,
     ConfigError,
     DeadlineExceeded,
     GrantViolation,
@@ -25,7 +26,8 @@ from airflow_tpu.errors import (
     WindowClosed,
 )
 from airflow_tpu.lifecycle.capacity import Step, explained, next_step
-from airflow_tpu.lifecycle.create import Provisioner, refusal_counted
+from airflow_tpu.lifecycle.creating.create import Provisioner
+from airflow_tpu.lifecycle.creating.refusals import refusal_counted
 from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
 from airflow_tpu.lifecycle.release import give_back
 from airflow_tpu.lifecycle.sharing.room import require_row
@@ -102,15 +104,14 @@ def ensure_tpu(run: RunContext, record: RunRecord, waiting: Waiting) -> Ready | 
     _require_time(run, record)
     try:
         found = _provide(run, record, waiting)
+        if isinstance(found, OnItsWay):
+            return found
+        return arrived(run, record, ReadySince(found.view.name, found.ready_at, found.source, found.host_keys))
     except TPUError as error:
         return recover(run, record, error, waiting)
-    if isinstance(found, OnItsWay):
-        return found
-    since = ReadySince(found.view.name, found.ready_at, found.source, found.host_keys)
-    return arrived(run, record, since, waiting)
 
 
-def arrived(run: RunContext, record: RunRecord, since: ReadySince, waiting: Waiting) -> Ready | OnItsWay | Step:
+def arrived(run: RunContext, record: RunRecord, since: ReadySince) -> Ready:
     """Use a TPU that has just become READY, unless an older one has its place in the grant.
 
     Lists may be some seconds behind, so the look after the create may have missed that.
@@ -118,7 +119,7 @@ def arrived(run: RunContext, record: RunRecord, since: ReadySince, waiting: Wait
     :param run: clients and stores.
     :param record: as it was until now; a TPU that was READY in it has been looked at.
     :param since: the TPU, and since when it is READY.
-    :param waiting: how long the worker waits if it has to ask again.
+    :raises RowTaken: an older TPU has the last of the row.
     """
     found, name = remember(run, record, since), since.node.id
     if record.life(name).ready_at is not None:
@@ -127,11 +128,8 @@ def arrived(run: RunContext, record: RunRecord, since: ReadySince, waiting: Wait
     spec, kind = wanted.spec_of(wanted.alternative(record)), wanted.accelerator_of(record)
     request = Request(spec, kind, record.lease.expires_at, owner=run.key.digest)
     free = [event for event in run.stores.ledger.open_records(run.key) if event.node_id == name and event.allowance]
-    try:
-        if free:  # what is billed anyway takes nothing from a row
-            run.clients.tpu.run(lambda client: require_row(client, run.grant, request, record))
-    except RowTaken as error:
-        return recover(run, record, error, waiting)
+    if free:  # what is billed anyway takes nothing from a row
+        run.clients.tpu.run(lambda client: require_row(client, run.grant, request, record))
     return found
 
 
@@ -162,6 +160,8 @@ def recover(run: RunContext, record: RunRecord, error: TPUError, waiting: Waitin
         record, holds_lease = run.stores.runs.confirm(record), True
     except LeaseLost:  # then only what carries the old token is given back, and what the record says is out of date
         holds_lease = False
+    is_loss = isinstance(error, HostLost | LoginRefused)
+    exhausted = _loss_counted(run, record, error) if is_loss and holds_lease else None
     if holds_lease and isinstance(error, TransientError) and error.refused:
         error = refusal_counted(run.stores.runs, record, error)
     step = next_step(run, record, error)
@@ -169,8 +169,10 @@ def recover(run: RunContext, record: RunRecord, error: TPUError, waiting: Waitin
         give_back(run, record, error, holds_lease)
     if isinstance(error, WindowClosed):
         raise error
-    if isinstance(error, HostLost | LoginRefused):
-        _count_loss(run, record, error)
+    if exhausted is not None:
+        raise exhausted from error
+    if is_loss and not holds_lease:
+        run.stores.runs.confirm(record)
     if step is None or (step.resume_at is not None and not waiting.may_defer):
         raise explained(run, error)
     record = run.stores.runs.update(record, step.change)
@@ -207,10 +209,10 @@ def _require_time(run: RunContext, record: RunRecord) -> None:
         )
 
 
-def _count_loss(run: RunContext, record: RunRecord, error: TPUError) -> None:
-    """A TPU that never got well, or never let us in, is a loss like any other, but no attempt without progress.
+def _loss_counted(run: RunContext, record: RunRecord, error: TPUError) -> BudgetExhausted | None:
+    """Count a TPU that never got well, or never let us in: a loss like any other, but no attempt without progress.
 
-    :raises BudgetExhausted: it was one too many.
+    :return: the error of a run for which it was one too many.
     """
     more = run.stores.runs.update(
         record,
@@ -219,6 +221,4 @@ def _count_loss(run: RunContext, record: RunRecord, error: TPUError) -> None:
             spent=replace(now.spent, losses=now.spent.losses + 1),
         ),
     )
-    exhausted = more.spent.exhausted(error, run.conf.max_preemptions, newest="")
-    if exhausted is not None:
-        raise exhausted from error
+    return more.spent.exhausted(error, run.conf.max_preemptions, newest="")

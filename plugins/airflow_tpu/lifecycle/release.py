@@ -54,7 +54,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def abandon(run: RunContext, token: str, lease_seconds: float | None = None) -> Release:
+def abandon(
+    run: RunContext, token: str, lease_seconds: float | None = None, known: IncarnationEnd | None = None
+) -> Release:
     """Delete what an attempt has made or adopted, unless a newer one holds the lease by now, and note its end.
 
     A request, or a node on its way, keeps the token of the attempt that made it when a later one adopts it. So the
@@ -63,6 +65,7 @@ def abandon(run: RunContext, token: str, lease_seconds: float | None = None) -> 
     :param run: whose.
     :param token: of the attempt that ends.
     :param lease_seconds: for how long the record is waited for, None for as long as Cloud Storage's client does.
+    :param known: an end that no delete tells; it is noted with those that the deletes bring.
     :return: what the deletes brought, failures included.
     """
     stores: Stores | None = None
@@ -70,32 +73,32 @@ def abandon(run: RunContext, token: str, lease_seconds: float | None = None) -> 
         stores = run.stores
     except TPUError as error:  # no delete depends on the grant
         log.warning("the bucket of the grant is unknown (%s): deleting by the token on the TPU alone", error)
-    return run.clients.tpu.run(lambda client: _abandon(client, stores, run.key, token, lease_seconds))
+    done = run.clients.tpu.run(lambda client: _abandon(client, stores, run.key, token, lease_seconds))
+    if stores is not None and done is not None:
+        _note(stores, run.key, [done.endings, [known] if known is not None else []])
+    return done or Release([], [])
 
 
 async def _abandon(
     client: TPUClient, stores: Stores | None, key: RunKey, token: str, lease_seconds: float | None
-) -> Release:
+) -> Release | None:
+    """Delete what the token allows; None where a newer attempt, or one of another release, holds the lease."""
     # The lease is read after the lists: while it is ours, nothing in them was made or adopted by a newer attempt.
     snapshot, record = await take_snapshot(client), None
     try:
         record = await _found(stores, key, lease_seconds) if stores is not None else None
     except UnknownVersion as error:
         log.warning("%s; its TPU is left alone", error)
-        return Release([], [])
+        return None
     except cloud_failures() as error:
         log.warning("the lease cannot be read (%s): deleting by the token on the TPU alone", error)
     if record is not None and record.lease.token != token:
         log.info("a newer attempt holds the lease of %s: its TPU is left alone", key.name)
-        return Release([], [])
+        return None
     if record is not None:
         # On a kill there is no time to read the ledger: this attempt is where the record's current incarnation is.
-        done = await _delete_held(client, snapshot.for_zones({record.zone}), token, record)
-    else:
-        done = await delete_seen(client, snapshot, key, token)
-    if stores is not None:
-        _note(stores, key, done)
-    return done
+        return await _delete_held(client, snapshot.for_zones({record.zone}), token, record)
+    return await delete_seen(client, snapshot, key, token)
 
 
 async def _delete_held(client: TPUClient, listed: ProjectSnapshot, token: str, record: RunRecord) -> Release:
@@ -109,10 +112,12 @@ async def _delete_held(client: TPUClient, listed: ProjectSnapshot, token: str, r
     return await delete_seen(client, replace(found, nodes=nodes, queued=queued), key)
 
 
-def _note(stores: Stores, key: RunKey, done: Release) -> None:
+def _note(stores: Stores, key: RunKey, told: list[list[IncarnationEnd]]) -> None:
+    """Note ends, those that are told later after the others: together they may change what was noted first."""
     try:
         # The note comes last; but no later look can tell that a TPU was READY which no attempt had seen so.
-        note_ends(stores.runs, stores.ledger, key, done.endings)
+        for endings in told:
+            note_ends(stores.runs, stores.ledger, key, endings)
     except cloud_failures() as error:
         log.warning("the end cannot be noted (%s): the instant at which the TPU is seen gone counts instead", error)
 
@@ -135,11 +140,9 @@ def give_back(run: RunContext, record: RunRecord, error: TPUError, holds_lease: 
     if isinstance(error, TPULost) and holds_lease:
         _end_seen(run, record, Ended(record.node_id, error, run.clock.now()))
     log.warning("no usable TPU: deleting what this attempt asked for")
-    is_clean = clean_up(run, record)
-    if is_clean:
+    unborn = _unborn(run, record) if holds_lease and _says_never_ready(error) else None
+    if clean_up(run, record, unborn):
         error.consequence = error.consequence or BEING_DELETED
-    if is_clean and holds_lease and _says_never_ready(error):
-        _end_unborn(run, record)
 
 
 def close_lost(run: RunContext, record: RunRecord, ended: Ended) -> None:
@@ -169,12 +172,12 @@ def _end_seen(run: RunContext, record: RunRecord, ended: Ended) -> None:
     known = run.stores.runs.find(record.key) or record
     lost = lost_since(known, ended, newest_checkpoint(run))
     end = IncarnationEnd(ended.node_id, error.at, reason, TimeSource.OBSERVED, lost)
-    if isinstance(error, TPUVanished):
-        note_ends(run.stores.runs, run.stores.ledger, record.key, [end])
-    else:
+    if not isinstance(error, TPUVanished):
         known = known.with_life(ended.node_id, cause=reason)
         close_ended(run.stores.ledger, known, record.key, [end])
         error.consequence = error.consequence or LOST
+    else:
+        note_ends(run.stores.runs, run.stores.ledger, record.key, [end])
 
 
 def _says_never_ready(error: TPUError) -> bool:
@@ -182,17 +185,17 @@ def _says_never_ready(error: TPUError) -> bool:
     return isinstance(error, CloudError) and not isinstance(error, TPULost)
 
 
-def _end_unborn(run: RunContext, record: RunRecord) -> None:
-    """Note that the current incarnation never became READY, unless it was seen so: no later look can tell."""
-    if record.incarnation and record.life(record.node_id).ready_at is None:
-        end = IncarnationEnd(record.node_id, run.clock.now(), EndReason.NEVER_READY, TimeSource.API)
-        note_ends(run.stores.runs, run.stores.ledger, record.key, [end])
+def _unborn(run: RunContext, record: RunRecord) -> IncarnationEnd | None:
+    """The end of the current incarnation if it never became READY, as far as we have seen: no later look can tell."""
+    if not record.incarnation or record.life(record.node_id).ready_at is not None:
+        return None
+    return IncarnationEnd(record.node_id, run.clock.now(), EndReason.NEVER_READY, TimeSource.API)
 
 
-def clean_up(run: RunContext, record: RunRecord) -> bool:
+def clean_up(run: RunContext, record: RunRecord, known: IncarnationEnd | None = None) -> bool:
     """Delete what this attempt has made; False if a list failed, which leaves it to the teardown."""
     try:
-        abandon(run, record.lease.token)
+        abandon(run, record.lease.token, known=known)
     except TPUError as problem:
         log.warning("could not list TPUs; the task delete will: %s", problem)
         return False

@@ -53,14 +53,15 @@ class CloudTPUProvisionOperator(FencedOperator):
         run, record = self.armed(context)
         try:
             good = raise_for(event)
+            node, ready_at = ResourceName.parse(good["node"]), dt.datetime.fromisoformat(good["ready_at"])
+            since = ReadySince(node, ready_at, TimeSource(good["source"]), tuple(good["host_keys"]))
+            found: Ready | OnItsWay | Step = arrived(run, record, since)
         except TPUError as error:
             try:
-                return self._continue(context, run, record, recover(run, record, error, self.waiting()))
+                found = recover(run, record, error, self.waiting())
             except WindowClosed as closed:
                 self._skip(closed)
-        node, ready_at = ResourceName.parse(good["node"]), dt.datetime.fromisoformat(good["ready_at"])
-        since = ReadySince(node, ready_at, TimeSource(good["source"]), tuple(good["host_keys"]))
-        return self._continue(context, run, record, arrived(run, record, since, self.waiting()))
+        return self._continue(context, run, record, found)
 
     @stated(MAY_LIVE)
     def execute_again(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:

@@ -16,7 +16,7 @@ from airflow_tpu.core.run.expiry import LeaseState
 from airflow_tpu.core.tpu.labels import LABEL_IDENTITY, LeaseStamp, RunKey, labels
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.lifecycle.connections import Connections
-from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.creating.create import Provisioner
 from airflow_tpu.lifecycle.ends.expired import delete_expired
 from airflow_tpu.lifecycle.ends.forgotten import close_forgotten
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot

@@ -20,7 +20,7 @@ from airflow_tpu.cli.main import main
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import closed_path
 from airflow_tpu.core.report.usage_json import LIMIT
-from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.creating.create import Provisioner
 from airflow_tpu.lifecycle.ends.records import close_incarnations
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.ready import until_ready

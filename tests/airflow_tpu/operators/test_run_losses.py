@@ -33,7 +33,7 @@ from airflow_tpu.errors import (
     TPUPreempted,
     TPUVanished,
 )
-from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.creating.create import Provisioner
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, closing, noted_ends
 from airflow_tpu.lifecycle.ends.records import close_incarnations
 from airflow_tpu.lifecycle.waits.gone import until_gone

@@ -18,7 +18,7 @@ from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import HostKeyMismatch, HostLost, LoginRefused, TPUPreempted, TPUVanished
-from airflow_tpu.lifecycle.create import Provisioner
+from airflow_tpu.lifecycle.creating.create import Provisioner
 from airflow_tpu.lifecycle.ensure_tpu import Ready, ensure_tpu
 from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.lifecycle.training.collect import collect

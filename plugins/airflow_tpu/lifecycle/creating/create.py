@@ -17,15 +17,14 @@ from airflow_tpu.consequences import NOTHING_CREATED, stated
 from airflow_tpu.core.tpu.labels import incarnation_of, labels, token_of
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, TPUView
 from airflow_tpu.errors import (
-    CreateRefused,
     DeadlineExceeded,
     LeaseLost,
     NameTaken,
     ResourceNotFound,
     RowTaken,
-    TPUError,
     TransientError,
 )
+from airflow_tpu.lifecycle.creating.refusals import refusal_counted
 from airflow_tpu.lifecycle.ends.deletion import delete_seen
 from airflow_tpu.lifecycle.ends.incarnation_end import alive_again, noted_end, noted_ends, settled
 from airflow_tpu.lifecycle.ends.records import close_incarnations, note_ends
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.lifecycle.order import Order
     from airflow_tpu.stores.grant_stores import Stores
-    from airflow_tpu.stores.runs import RunStore
 
 log = logging.getLogger(__name__)
 
@@ -61,32 +59,6 @@ TERMINATED_WINDOW = dt.timedelta(minutes=3)
 
 _FIRST_LOOK, _LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two looks at it, doubled each time: one that is gone soon delays little, another costs few calls."""
-
-
-REFUSALS = 3
-"""Creates in a row that may fail with an error which passes at times: each costs a try and an incarnation."""
-
-
-def refusal_counted(runs: RunStore, record: RunRecord, error: TransientError) -> TPUError:
-    """The error of a create that failed; final once that has happened in several tries in a row.
-
-    :param runs: where the number is kept.
-    :param record: of the run, whose lease is ours.
-    :param error: the API's answer to the create, in its call, its operation or its queued resource.
-    """
-    error.refused = False  # counted
-    number = runs.update(record, lambda now: replace(now, refusals=now.refusals + 1)).refusals
-    if number < REFUSALS:
-        log.warning("create %d of at most %d in a row has failed; the next try creates anew", number, REFUSALS)
-        return error
-    # A person who clears the task has changed something, and gets as many tries.
-    runs.update(record, lambda now: replace(now, refusals=0))
-    return CreateRefused(
-        f"{number} creates in a row have failed, so no more are tried. A service account, network or role that is "
-        "missing fails every create, and so may a zone without capacity or external addresses: look at the last "
-        f"answer, or choose another zone, then clear this task. {error.message}",
-        error.reason,
-    )
 
 
 class Provisioner:

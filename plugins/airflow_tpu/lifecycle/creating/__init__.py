@@ -1,0 +1,1 @@
+"""Create a TPU: adopt what is there or request it, and what creates that keep failing come to."""
