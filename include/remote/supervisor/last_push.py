@@ -55,7 +55,7 @@ class LastPush:
             self._sleep(min(end - time.monotonic(), self._stop_policy.next_due(), _LAST_PUSH_SECS))
             self._children.reap()
             self._stop_policy.apply(list)
-            travels = not self._stop_policy.stopping and self._mirror.is_uploading
+            travels = not self._stop_policy.stopping and self._mirror.is_well
             end = self._end() if travels else min(end, self._end())
         self._kill()
 

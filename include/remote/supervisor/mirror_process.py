@@ -57,10 +57,9 @@ class MirrorProcess:
         return self.started and not self.overtaken and (bool(self.pid) or self._status != 0)
 
     @property
-    def is_uploading(self) -> bool:
-        """Whether a checkpoint is on its way to the bucket without trouble."""
-        status = self._run.read(protocol.MIRROR_FILE) or {}
-        return bool(status.get("pending")) and not status.get("error")
+    def is_well(self) -> bool:
+        """Whether it has reported no trouble with the bucket: it starts, uploads or ends, on a slow machine too."""
+        return not (self._run.read(protocol.MIRROR_FILE) or {}).get("error")
 
     def ensure_running(self) -> None:
         """Start the mirror, or restart it if it died some time ago."""
