@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ensurepip
 import hashlib
 import io
 import sys
@@ -40,6 +41,12 @@ def index(tmp_path: Path) -> dict[str, str]:
     return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder), "PIP_CONFIG_FILE": "/dev/null"}
 
 
+def pip_wheel() -> Path:
+    """The pip that comes with Python, as a wheel; Debian keeps it in a folder of its own."""
+    folders = (Path(ensurepip.__file__).parent / "_bundled", Path("/usr/share/python-wheels"))
+    return next(wheel for folder in folders for wheel in folder.glob("pip-*.whl"))
+
+
 def image(machine: Machine, *lacks: str, virtualenv: str = "venv") -> None:
     """Give a machine the python3 of an image.
 
@@ -49,7 +56,9 @@ def image(machine: Machine, *lacks: str, virtualenv: str = "venv") -> None:
     refusals = "".join(f"  '{words} '*) echo '{ENSUREPIP}' >&2; exit 1;;\n" for words in lacks)
     rename = f'if [ "$2" = virtualenv ]; then shift 2; set -- -m {virtualenv} "$@"; fi\n'
     python = machine.home / "bin" / "python3"
-    python.write_text(f'#!/bin/sh\ncase "$* " in\n{refusals}esac\n{rename}exec {sys.executable} "$@"\n')
+    # The environment of the tests may have no pip of its own: that of the image is the one that ensurepip brings.
+    pip = f'export PYTHONPATH="{pip_wheel()}${{PYTHONPATH:+:$PYTHONPATH}}"\n'
+    python.write_text(f'#!/bin/sh\ncase "$* " in\n{refusals}esac\n{rename}{pip}exec {sys.executable} "$@"\n')
     python.chmod(0o755)
 
 
