@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +18,6 @@ from airflow_tpu.lifecycle.reap import reap
 from airflow_tpu.lifecycle.release import abandon, end_overdue
 from tests.airflow_tpu.identities import AIRFLOW
 from tests.faults import tasks
-from tests.faults.ending import settle
 from tests.faults.project import RUNS, Project
 from tests.faults.virtual_context import POLL, TERM_HOURS, TO_THE_END, ZONE, VirtualContext
 from tests.faults.virtual_processes import Process
@@ -30,14 +29,6 @@ ELSEWHERE = "us-east1-d"
 HOURS = 4 * 3600.0
 BOOTED = 300.0
 BOTH = pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
-
-
-@pytest.fixture
-def project() -> Iterator[Project]:
-    """A project in which, whatever the test has done, nothing is left and every second is booked in the end."""
-    found = Project()
-    yield found
-    settle(found)
 
 
 def silence(project: Project, zone: str) -> str:

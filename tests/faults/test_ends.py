@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from google.cloud import tpu_v2
 
@@ -13,7 +11,6 @@ from airflow_tpu.errors import GrantViolation
 from airflow_tpu.lifecycle.reap import reap
 from tests.airflow_tpu.identities import AIRFLOW
 from tests.faults import tasks
-from tests.faults.ending import settle
 from tests.faults.project import DEVICES, PARENT, RUNS, Project
 from tests.faults.virtual_context import POLL, VirtualContext
 from tests.faults.virtual_processes import Process
@@ -24,14 +21,6 @@ BOOTED = 300.0
 """Seconds after which a run trains."""
 
 BOTH = pytest.mark.parametrize("queued", [False, True], ids=["node", "queued-resource"])
-
-
-@pytest.fixture
-def project() -> Iterator[Project]:
-    """A project in which, whatever the test has done, nothing is left and every second is booked in the end."""
-    found = Project()
-    yield found
-    settle(found)
 
 
 def start(project: Project, queued: bool, key: RunKey = RUN) -> Process:

@@ -32,25 +32,36 @@ class OutputFile(NamedTuple):
         return self._replace(name="%s/%s" % (folder, self.name), target=target)
 
 
-def scan(root: Path, prefix: str) -> list[OutputFile]:
+def scan(root: Path, prefix: str, since_ns: int = 0) -> list[OutputFile]:
     """Return all entries below ``root`` in a fixed order.
 
     :param root: the directory.
     :param prefix: of the object names, because their length is limited as a whole.
+    :param since_ns: instant in ns; regular files that have not been changed after it are left out, unread.
     """
-    return sorted(_walk(root, prefix), key=lambda entry: entry.name)
+    return sorted(_walk(root, prefix, since_ns), key=lambda entry: entry.name)
 
 
-def _walk(root: Path, prefix: str) -> Iterator[OutputFile]:
+def _walk(root: Path, prefix: str, since_ns: int) -> Iterator[OutputFile]:
     unreadable: list[OSError] = []
     for directory, directories, names in os.walk(str(root), onerror=unreadable.append):
         links = [name for name in directories if os.path.islink(os.path.join(directory, name))]
-        for name in names + links:
-            yield _entry(root, Path(directory, name), prefix)
+        for path in (Path(directory, name) for name in names + links):
+            if not _is_old(path, since_ns):
+                yield _entry(root, path, prefix)
     for error in unreadable:
         yield OutputFile(
             printable(os.path.relpath(error.filename, str(root))), Path(error.filename), _read_error(error)
         )
+
+
+def _is_old(path: Path, since_ns: int) -> bool:
+    """Return whether a regular file has not been changed since; one that is gone is left to the next look at it."""
+    try:
+        found = os.lstat(str(path))
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_ctime_ns <= since_ns
 
 
 def _entry(root: Path, path: Path, prefix: str) -> OutputFile:

@@ -27,7 +27,8 @@ def left_files(run: RunDir, prefix: str) -> list[OutputFile]:
         started = (run.path / protocol.JOB_FILE).stat().st_ctime_ns
     except FileNotFoundError:
         return []
-    found = [entry for entry in output_tree.scan(run.bundle, prefix) if _is_result(entry) and _changed(entry) > started]
+    new = output_tree.scan(run.bundle, prefix, since_ns=started)  # each minute, so what was shipped is not read again
+    found = [entry for entry in new if _is_result(entry) and _changed(entry) > started]
     found.sort(key=_changed, reverse=True)
     size, kept = 0, []
     for entry in found:

@@ -2,8 +2,8 @@
 
 ``bool("false")`` is true, and a URI-style extra turns everything into text: so booleans are parsed by word, and
 plaintext or anonymous access is refused unless the host is loopback, private, or named in ``[airflow_tpu]
-insecure_hosts``. Cloud Storage without TLS is anonymous access
-on every host: its client would send a token in the clear.
+insecure_hosts``. Cloud Storage without TLS is used without credentials on every host: its client would send a token in
+the clear.
 """
 
 from __future__ import annotations
