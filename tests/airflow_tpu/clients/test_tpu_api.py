@@ -73,19 +73,21 @@ async def test_queued_resource_is_created_as_asked(env: CloudEnv, client: TPUCli
 
 
 @pytest.mark.parametrize(("prefix", "first"), [("slice", "slice-0"), ("", "q-0")])
-async def test_multislice_counts_all_its_nodes(env: CloudEnv, client: TPUClient, prefix: str, first: str) -> None:
+@pytest.mark.parametrize("exists", [False, True])
+async def test_multislice_counts_all_its_nodes(
+    env: CloudEnv, client: TPUClient, prefix: str, first: str, exists: bool
+) -> None:
     """A multislice of another user takes as many devices of the grant as it has nodes, before and after they exist."""
+    if not exists:
+        env.cloud.add_fault("queued.timeline", {"queued": "q"}, wait="forever")
     env.foreign_multislice({"node_count": 5, "node_id_prefix": prefix})
-    order = env.order(tier=Tier.ON_DEMAND)
-
-    async def refused() -> str:
-        with pytest.raises(GrantViolation) as caught:
-            order.permit(await take_snapshot(client), env.lease(), now())
-        return str(caught.value)
-
-    assert f"5 held are more than 5 on-demand v2-8 devices in {ZONE}; held by q/{first} (v2-8)" in await refused()
-    await eventually_async(lambda: client.queued_resource(node_name("local-project", ZONE, "q").queued), _is_active)
-    assert f"held by {first} (v2-8)" in await refused()
+    if exists:
+        await eventually_async(lambda: client.queued_resource(node_name("local-project", ZONE, "q").queued), _is_active)
+    with pytest.raises(GrantViolation) as caught:
+        env.order(tier=Tier.ON_DEMAND).permit(await take_snapshot(client), env.lease(), now())
+    holder = first if exists else f"q/{first}"
+    held = f"5 held are more than 5 on-demand v2-8 devices in {ZONE}; held by {holder} (v2-8)"
+    assert held in str(caught.value)
 
 
 async def test_request_by_topology_counts_its_chips(env: CloudEnv, client: TPUClient) -> None:
