@@ -107,8 +107,12 @@ class ProjectSnapshot:
         return [*self.ours(key), *self.queued_ours(key)]
 
     def living(self, key: RunKey) -> TPUView | QueuedView | None:
-        """The run's newest TPU that can still be used or is on its way: the node, or a request without one yet."""
-        found = [item for item in self.all_ours(key) if item.phase in _ALIVE]
+        """The run's newest TPU that can still be used or is on its way: the node, or a request without one yet.
+
+        A node that is READY while its request is DELETING, or has ended, goes along with it in a moment.
+        """
+        going = {item.name for item in self.queued_ours(key) if item.phase not in _ALIVE}
+        found = [item for item in self.all_ours(key) if item.phase in _ALIVE and _request_of(item) not in going]
         return max(found, key=_incarnation, default=None)
 
     def before(self, key: RunKey, incarnation: int) -> ProjectSnapshot:
@@ -125,6 +129,10 @@ class ProjectSnapshot:
 
 NOTHING_SEEN = ProjectSnapshot((), (), ())
 """A snapshot before any call: the start for reading some resources by name."""
+
+
+def _request_of(item: TPUView | QueuedView) -> ResourceName | None:
+    return item.queued_resource if isinstance(item, TPUView) else item.name
 
 
 def _incarnation(item: TPUView | QueuedView) -> int:

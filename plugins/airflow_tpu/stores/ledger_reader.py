@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.endpoints import cloud_failures
-from airflow_tpu.core.ledger.events import ROOT, Closed, Opened, event_at, is_event, node_id_of
+from airflow_tpu.core.ledger.events import ROOT, Closed, Opened, event_at, is_event, node_id_of, opened_path
 from airflow_tpu.core.ledger.month_archive import ARCHIVE_FORM, Known, MonthArchive, archive_path, by_month
 from airflow_tpu.errors import UnreadableObject
 from airflow_tpu.stores.documents import content_of, reader
@@ -34,12 +34,13 @@ class LedgerReader:
         self._trusts_months = trusts_months
         self._known: dict[str, tuple[int, Opened | Closed]] = {}
         self._unreadable: dict[str, int] = {}
+        self._headless: set[str] = set()
         self._months: dict[str, tuple[int, MonthArchive | None]] = {}
 
     @property
     def unknown(self) -> set[str]:
-        """Paths, below the grant's prefix, of events that cannot be read: their incarnations are left out."""
-        return set(self._unreadable)
+        """Paths, below the grant's prefix, of events that cannot be used: their incarnations are left out."""
+        return set(self._unreadable) | self._headless
 
     def events(self, hook: ArtifactsHook, root: str) -> list[Opened | Closed]:
         """Every event below ``gs://bucket/prefix`` that can be read."""
@@ -61,7 +62,8 @@ class LedgerReader:
             self._read_months(hook, root, present)
             self._forget(paths)
         self._read(hook, root, paths)
-        left_out = {node_id_of(path) for path in self._unreadable}
+        self._find_headless(paths)
+        left_out = {node_id_of(path) for path in self.unknown}
         found = {path: event for path, event in self._known.items() if event[1].node_id not in left_out}
         if self._trusts_months:
             self._write_months(hook, root, found, present)
@@ -92,6 +94,18 @@ class LedgerReader:
             except UnreadableObject as error:
                 log.error("%s. It is left out of the ledger; repair the object, or remove it", error)
                 self._unreadable[path] = present[path]
+
+    def _find_headless(self, present: Mapping[str, int]) -> None:
+        """Find the ends whose beginning is gone: a lost object makes one TPU unknown, not the whole ledger."""
+        ends = [event for _, event in self._known.values() if isinstance(event, Closed)]
+        found = {event.path for event in ends if opened_path(event.node_id) not in present}
+        for path in sorted(found - self._headless):
+            log.error(
+                "the ledger event %s is an end without a beginning: what it used is unknown and left out. Restore its "
+                "opened.json, or remove it",
+                path,
+            )
+        self._headless = found
 
     def _write_months(self, hook: ArtifactsHook, root: str, found: Known, present: Mapping[str, int]) -> None:
         for path, archive in by_month(found).items():

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, event_to_json
+from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, closed_path, event_to_json
 from airflow_tpu.core.ledger.month_archive import ARCHIVE_FORM, archive_path
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.ledger_reader import LedgerReader
@@ -142,6 +142,20 @@ def test_an_event_of_another_release_stays_out(env: CloudEnv, ledger: LedgerStor
     reader = LedgerReader()
     reader.events(env.storage, ROOT)
     assert reader.unknown == {first.path}
+
+
+def test_an_end_without_a_beginning_is_one_unknown_tpu(env: CloudEnv, ledger: LedgerStore) -> None:
+    """Its end is left out and named, whether its month was read or not; everything else is read as ever."""
+    first = next(lives())
+    env.storage.remove(f"{ROOT}/{first.path}")
+    rest = {event for event in lives() if event.node_id != first.node_id}
+    reader = LedgerReader()
+    for _ in range(2):
+        assert set(reader.events(env.storage, ROOT)) == read(env) == rest
+        assert reader.unknown == {closed_path(first.node_id)}
+    write(env, first)
+    assert set(reader.events(env.storage, ROOT)) == set(lives())
+    assert not reader.unknown
 
 
 def test_a_full_fold_proves_the_months(env: CloudEnv, ledger: LedgerStore) -> None:

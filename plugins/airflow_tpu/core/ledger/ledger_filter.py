@@ -26,7 +26,7 @@ class LedgerFilter:
     end: date | None = None
 
     def of(self, events: Iterable[Opened | Closed]) -> list[Opened | Closed]:
-        """Events of the chosen incarnations. An end without a beginning stays: the fold has to complain of it."""
+        """Events of the chosen incarnations."""
         events = list(events)
         opened = [event for event in events if isinstance(event, Opened)]
         unwanted = {event.node_id for event in opened if not self.wants(event)}

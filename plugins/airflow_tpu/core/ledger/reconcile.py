@@ -92,7 +92,6 @@ def reconcile(
     :param wanted: days to compare, by the create; what was created on others is left out on both sides. With a run or
         a DAG only the ledger's side is asked for: the log does not know them.
     :param tolerance: smaller distances in time are none.
-    :raises LedgerError: the ledger has an end without a beginning.
     """
     pairs = {opened.node_id: (opened, closed) for opened, closed in paired(events)}
     traces = _traces(entries)

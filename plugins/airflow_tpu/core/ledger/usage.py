@@ -14,7 +14,6 @@ from airflow_tpu.core.ledger.events import Closed, Opened
 from airflow_tpu.core.ledger.incarnation import RUNNING, Row, row_of
 from airflow_tpu.core.ledger.ledger_filter import LedgerFilter
 from airflow_tpu.core.ledger.transfers import across_regions
-from airflow_tpu.errors import LedgerError
 
 NOT_COVERED = "NOT COVERED"
 
@@ -99,7 +98,6 @@ def fold(
     :param now: aware instant up to which a running incarnation counts.
     :param stored: adds what the bucket keeps to what is not free.
     :param wanted: which incarnations count, None for all.
-    :raises LedgerError: if a *closed* has no *opened*: part of the ledger is missing, so no sum would be honest.
     """
     every = (row_of(opened, closed, catalogue, now) for opened, closed in paired(events))
     rows = tuple(row for row in judged(every, catalogue.generations) if wanted is None or wanted.wants(row.opened))
@@ -121,7 +119,7 @@ def fold(
 def paired(events: Iterable[Opened | Closed]) -> list[tuple[Opened, Closed | None]]:
     """Each incarnation with its end, in the order they were asked for.
 
-    :raises LedgerError: an end has no beginning.
+    An end without a beginning tells neither type nor chips: it is left out, as the reader of the ledger has reported.
     """
     opened: dict[str, Opened] = {}
     closed: dict[str, Closed] = {}
@@ -130,9 +128,6 @@ def paired(events: Iterable[Opened | Closed]) -> list[tuple[Opened, Closed | Non
             opened[event.node_id] = event
         else:
             closed[event.node_id] = event
-    orphans = sorted(closed.keys() - opened.keys())
-    if orphans:
-        raise LedgerError(f"the ledger has an end without a beginning for {', '.join(orphans[:5])}; is it complete?")
     ordered = sorted(opened.values(), key=lambda event: (event.requested_at, event.node_id))
     return [(event, closed.get(event.node_id)) for event in ordered]
 

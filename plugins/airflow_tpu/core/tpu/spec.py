@@ -70,6 +70,9 @@ _QUEUED_PHASES = {
     "DELETING": Phase.DELETING,
 }
 
+# Only a node that has been READY is started again, restarted, reimaged or taken out of hiding.
+_AFTER_READY = frozenset({"STARTING", "RESTARTING", "REIMAGING", "UNHIDING"})
+
 # The API leaves health unset for a while after READY; SSH then decides.
 _HEALTHY = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})
 _SICK = frozenset({"TIMEOUT", "UNHEALTHY_TENSORFLOW", "UNHEALTHY_MAINTENANCE"})
@@ -198,6 +201,11 @@ class TPUView:
     def phase(self) -> Phase:
         """Meaning of state and health."""
         return phase_of_node(self.state, self.health)
+
+    @property
+    def has_been_ready(self) -> bool:
+        """Whether it is on its way back: it has been READY before, whether anybody has seen that or not."""
+        return self.state in _AFTER_READY
 
 
 @dataclass(frozen=True)

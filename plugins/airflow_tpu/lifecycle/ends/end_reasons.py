@@ -63,13 +63,16 @@ def _reasons(nodes: list[TPUView], queued: list[QueuedView]) -> dict[str, EndRea
     for item in nodes:
         known, reason = reasons.get(item.node_id), _reason_of_node(item)
         became_ready = known is EndReason.FINISHED and reason is EndReason.NEVER_READY
-        if known is not EndReason.PREEMPTED and not became_ready:
+        goes_along = known is EndReason.DELETED and reason is EndReason.FINISHED  # with its request, which is DELETING
+        if known is not EndReason.PREEMPTED and not became_ready and not goes_along:
             reasons[item.node_id] = reason
     by_user = {item.queued_id for item in queued if item.phase is Phase.LOST and item.initiator == "USER"}
     return reasons | dict.fromkeys(by_user, EndReason.DELETED)
 
 
 def _reason_of_node(node: TPUView) -> EndReason:
+    if node.has_been_ready:
+        return EndReason.FAILED
     lost = loss_of(Observation(node.name, node, None)) if node.phase is Phase.LOST else None
     return _reason(node.phase) if lost is None else reason_of_error(lost)
 

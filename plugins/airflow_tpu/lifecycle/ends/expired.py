@@ -76,12 +76,12 @@ class Reaped:
         A summary that is never read back, so not the form of :mod:`airflow_tpu.core.json_form`.
         """
         deleted = [str(deletion.name) for deletion in self.deleted]
-        tidied = {"elsewhere": self.elsewhere, "closed": self.closed, "released": self.released}
         return {
             "deleted": deleted,
             "foreign": self.foreign,
             "elsewhere": self.elsewhere,
-            **tidied,
+            "closed": self.closed,
+            "released": self.released,
             "unknown": self.unknown,
             "unreachable": [*self.unreachable],
         }

@@ -26,6 +26,11 @@ NODE = node_name("p", "z", "n-1")
         ("READY", "ACTIVE", EndReason.FINISHED),
         ("READY", "SUSPENDED", EndReason.PREEMPTED),
         ("PREEMPTED", "ACTIVE", EndReason.PREEMPTED),
+        ("READY", "DELETING", EndReason.DELETED),  # it goes with its request
+        ("CREATING", "DELETING", EndReason.NEVER_READY),
+        ("READY", "99", EndReason.FINISHED),
+        ("CREATING", "99", EndReason.FINISHED),  # what is unknown may be charged
+        ("99", "ACTIVE", EndReason.FINISHED),
     ],
 )
 def test_the_later_list_counts_where_it_tells_more(node: str, queued: str, reason: EndReason) -> None:
@@ -49,6 +54,13 @@ def test_only_what_google_took_back_is_preempted(state: str, tier: Tier, reason:
     """A node that does not run any more has been preempted, stopped by a person, or ended by a failure."""
     (ending,) = endings_of([TPUView(NODE, state, tier=tier)], [], {}, NOW)
     assert ending.reason is reason
+
+
+@pytest.mark.parametrize("state", ["STARTING", "RESTARTING", "REIMAGING", "UNHIDING"])
+def test_what_is_on_its_way_back_has_been_ready(state: str) -> None:
+    """A node is in such a state only after it has been READY: it counts, though no look has ever found it READY."""
+    (ending,) = endings_of([TPUView(NODE, state)], [], {}, NOW)
+    assert ending.reason is EndReason.FAILED
 
 
 def test_what_came_late_is_looked_for_again() -> None:
