@@ -16,7 +16,6 @@ from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.ledger import CloudTPUUsageReportOperator
 from airflow_tpu.operators.model import CloudTPUPromoteModelOperator, CloudTPUSkipUnchangedOperator
 from airflow_tpu.operators.run import CloudTPUTrainOperator
-from airflow_tpu.operators.verdict import CloudTPUVerdictOperator
 from airflow_tpu.params import train_params
 from airflow_tpu.task_groups import tpu_session
 
@@ -52,10 +51,8 @@ with DAG(
         outlets=[Asset(f"tpu-model-{MODEL}")],
     )
     report = CloudTPUUsageReportOperator(task_id="report", conf=CONF, trigger_rule="all_done_min_one_success")
-    # The last of all: teardown and report succeed after a failed training, the run must not; a skip is no failure.
-    verdict = CloudTPUVerdictOperator(task_id="verdict")
 
     changed >> check_grant >> session.setup
     session.delete >> report
     [copy, session.delete] >> promote
-    [promote, report] >> verdict
+    [promote, report] >> session.verdict

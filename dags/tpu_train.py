@@ -23,7 +23,6 @@ from airflow_tpu.operators.artifacts import CloudTPUArtifactsToGCSOperator
 from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
 from airflow_tpu.operators.ledger import CloudTPUUsageReportOperator
 from airflow_tpu.operators.run import CloudTPUTrainOperator
-from airflow_tpu.operators.verdict import CloudTPUVerdictOperator
 from airflow_tpu.params import train_params
 from airflow_tpu.task_groups import tpu_session
 
@@ -45,9 +44,6 @@ with DAG(
         copy = CloudTPUArtifactsToGCSOperator(task_id="copy", **session.arguments)
         train >> copy
     report = CloudTPUUsageReportOperator(task_id="report", conf=CONF, trigger_rule="all_done")
-    # The last of all: teardown and report succeed after a failed training, the run must not.
-    verdict = CloudTPUVerdictOperator(task_id="verdict")
 
     check_grant >> session.setup
-    session.delete >> report
-    [copy, report] >> verdict
+    session.delete >> report >> session.verdict

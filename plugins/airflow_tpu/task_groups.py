@@ -1,27 +1,39 @@
-"""The tasks that every DAG with a TPU needs, and their order.
+"""The tasks that every session on a TPU needs, and their order.
 
-``lease (setup) >> create >> your tasks >> delete (teardown of lease)``. A create that is itself the setup would, when
-it fails half-way, take its teardown with it and leak the TPU; ``dagrun_timeout`` skips teardowns: do not set it.
+``lease (setup) >> create >> your tasks >> delete (teardown of lease) >> verdict``. A create that is itself the setup
+would, when it fails half-way, take its teardown with it and leak the TPU; ``dagrun_timeout`` skips teardowns: do not
+set it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import AssetAlias, TaskGroup
+from airflow.sdk.exceptions import DuplicateTaskIdFound
 
 from airflow_tpu.core.request.form_fields import MAX_PREEMPTIONS
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
 from airflow_tpu.operators.ledger import USAGE_ASSET
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator, CloudTPUDeleteOperator
+from airflow_tpu.operators.verdict import CloudTPUVerdictOperator
 from airflow_tpu.retry import retry_policy
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Operator
 
 INFRASTRUCTURE_RETRIES = MAX_PREEMPTIONS + 50
 """Airflow's own limit of tries. It never decides: our budget does, and Airflow counts some tries by itself."""
+
+GROUP = "tpu"
+"""Id of the group around the tasks of a session that has been given none."""
+
+LEASE = "lease"
+"""Task id of the setup; the prefix that Airflow gives it is the name of the session."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +41,24 @@ class TPUSession:
     """A TPU for the tasks inside the ``with`` block.
 
     :param setup: the lease; what must come before goes above it.
-    :param work: group of the tasks that use the TPU.
-    :param delete: the teardown; what must come after the TPU goes below it.
+    :param delete: the teardown; what needs no TPU any more, and must not keep it alive, goes below it.
+    :param verdict: fails, and the DAG run with it, if a task above has failed; what must decide that too goes above it.
     :param arguments: what every operator of the session is called with.
     """
 
     setup: CloudTPULeaseOperator
-    work: TaskGroup
     delete: CloudTPUDeleteOperator
+    verdict: CloudTPUVerdictOperator
     arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What tells the session apart in its DAG: the prefix of its tasks, empty without one."""
+        return self.setup.session
 
 
 @contextmanager
-def tpu_session(conf: str | Mapping[str, Any], **arguments: Any) -> Iterator[TPUSession]:
+def tpu_session(conf: str | Mapping[str, Any], group_id: str = "", **arguments: Any) -> Iterator[TPUSession]:
     """Lend a TPU to the tasks defined inside.
 
     .. code-block:: python
@@ -49,19 +66,48 @@ def tpu_session(conf: str | Mapping[str, Any], **arguments: Any) -> Iterator[TPU
         with tpu_session(conf=CONF) as session:
             CloudTPUTrainOperator(task_id="train", **session.arguments) >> ...
 
+    A DAG may have any number of sessions, each with a TPU of its own, also in task groups, and in mapped ones. The
+    DAG run fails when a task of a session has failed, or the delete of its TPU.
+
     :param conf: what to run and where (templated).
+    :param group_id: name of the session, which all its task ids begin with. One without a name has the ids ``lease``,
+        ``create``, ``delete`` and ``verdict``; the next one beside it is called ``tpu__1``, as Airflow numbers tasks.
     :param arguments: further arguments for every operator of the session (``gcp_conn_id``, ``deferrable`` ...).
     """
-    common: dict[str, Any] = {"conf": conf, **arguments}
-    retried: dict[str, Any] = {
-        "retries": INFRASTRUCTURE_RETRIES,
-        "retry_policy": retry_policy(),
-        "retry_delay": timedelta(seconds=30),
-    }
-    lease = CloudTPULeaseOperator(
-        task_id="lease", retries=3, retry_policy=retry_policy(), retry_delay=timedelta(seconds=10), **common
-    )
-    create = CloudTPUCreateOperator(task_id="create", **retried, **common)
+    common = {"conf": conf, **arguments}
+    with ExitStack() as groups:
+        lease = _lease(group_id, common, groups)
+        session = _around(lease, common)
+        create = CloudTPUCreateOperator(task_id="create", **session.arguments)
+        if lease.task_id == LEASE:  # else there is a group of that prefix already
+            groups.enter_context(TaskGroup(GROUP, prefix_group_id=False, add_suffix_on_collision=True))
+        before = set(lease.dag.task_ids)
+        yield session
+    work = [task for task in lease.dag.tasks if task.task_id not in before]
+    lease.as_setup()  # type: ignore[no-untyped-call]  # Airflow's own
+    session.delete.as_teardown(setups=lease, on_failure_fail_dagrun=True)
+    lease >> create >> (_first(work) or [session.delete])
+    (_last(work) or [create]) >> session.delete >> session.verdict
+
+
+def _lease(group_id: str, common: Mapping[str, Any], groups: ExitStack) -> CloudTPULeaseOperator:
+    """The setup, in the group that the session gets for its name, or because there is one without a name already."""
+    retried: dict[str, Any] = {"retries": 3, "retry_policy": retry_policy(), "retry_delay": timedelta(seconds=10)}
+    if not group_id:
+        with suppress(DuplicateTaskIdFound):
+            return _named(CloudTPULeaseOperator(task_id=LEASE, **retried, **common))
+    groups.enter_context(TaskGroup(group_id or GROUP, add_suffix_on_collision=not group_id))
+    return _named(CloudTPULeaseOperator(task_id=LEASE, **retried, **common))
+
+
+def _named(lease: CloudTPULeaseOperator) -> CloudTPULeaseOperator:
+    lease.session = lease.task_id.removesuffix(LEASE).rstrip(".")
+    return lease
+
+
+def _around(lease: CloudTPULeaseOperator, common: Mapping[str, Any]) -> TPUSession:
+    """The session of a lease, with the tasks that come after its work."""
+    common = {**common, "session": lease.session}
     delete = CloudTPUDeleteOperator(
         task_id="delete",
         retries=8,
@@ -72,7 +118,21 @@ def tpu_session(conf: str | Mapping[str, Any], **arguments: Any) -> Iterator[TPU
         outlets=[AssetAlias(USAGE_ASSET)],
         **common,
     )
-    with TaskGroup("tpu", prefix_group_id=False) as work:
-        yield TPUSession(lease, work, delete, {**retried, **common})
-    lease.as_setup()  # type: ignore[no-untyped-call]  # Airflow's own
-    lease >> create >> work >> delete.as_teardown(setups=lease, on_failure_fail_dagrun=True)
+    retried = {
+        "retries": INFRASTRUCTURE_RETRIES,
+        "retry_policy": retry_policy(),
+        "retry_delay": timedelta(seconds=30),
+    }
+    return TPUSession(lease, delete, CloudTPUVerdictOperator(task_id="verdict"), {**retried, **common})
+
+
+def _first(work: Sequence[Operator]) -> list[Operator]:
+    """Tasks that depend on no other one of them."""
+    ids = {task.task_id for task in work}
+    return [task for task in work if ids.isdisjoint(task.upstream_task_ids)]
+
+
+def _last(work: Sequence[Operator]) -> list[Operator]:
+    """Tasks on which no other one of them depends."""
+    ids = {task.task_id for task in work}
+    return [task for task in work if ids.isdisjoint(task.downstream_task_ids)]

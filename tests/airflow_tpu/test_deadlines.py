@@ -52,11 +52,11 @@ async def test_run_that_has_ended_has_nothing_to_end(env: CloudEnv) -> None:
     assert "holds no lease" in await end_overdue("google_cloud_default", context())
 
 
-THIRD, FIFTH = replace(KEY, map_index=3), replace(KEY, map_index=5)
+THIRD, FIFTH = replace(KEY, map_index=3, session="sweep"), replace(KEY, session="big")
 
 
 async def mapped(env: CloudEnv, client: TPUClient) -> None:
-    """A mapped task group: one instance is past its deadline, another one is not."""
+    """Two sessions, one of them in a mapped task group: that one is past its deadline, the other one is not."""
     for key in (THIRD, FIFTH):
         await until_ready(client, await env.ensure(client, key=key), poll_policy())
     env.runs.acquire(THIRD, ZONE, now() - dt.timedelta(minutes=1))

@@ -141,6 +141,8 @@ class Order:
             run=record.key.digest,
             dag_id=record.key.dag_id,
             run_id=record.key.run_id,
+            dag_run=record.key.dag_run,
+            session=record.key.session,
             project=spec.project_id,
             zone=spec.zone,
             accelerator_type=spec.accelerator_type,

@@ -16,7 +16,7 @@ from airflow_tpu.clients import tpu_list_cache
 from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.clients.tpu_list_cache import Fresh
 from airflow_tpu.core.grant.inventory import Inventory
-from airflow_tpu.core.tpu.labels import incarnation_of, is_ours, run_of
+from airflow_tpu.core.tpu.labels import incarnation_of, is_of_dag_run, is_ours, run_of
 from airflow_tpu.core.tpu.resource_name import ResourceKind, ResourceName, node_name
 from airflow_tpu.core.tpu.spec import NODE, Phase, QueuedView, TPUView
 from airflow_tpu.errors import AccessDenied, RateLimited, ResourceNotFound, TransientError
@@ -105,6 +105,20 @@ class ProjectSnapshot:
     def all_ours(self, key: RunKey) -> list[TPUView | QueuedView]:
         """Nodes, then queued resources of one run."""
         return [*self.ours(key), *self.queued_ours(key)]
+
+    def of_dag_run(self, key: RunKey) -> ProjectSnapshot:
+        """What all sessions of a DAG run have.
+
+        :param key: of any of them.
+        """
+        return self._only(lambda item: is_of_dag_run(item.labels, key))
+
+    def of_runs(self, digests: Collection[str]) -> ProjectSnapshot:
+        """What the sessions of these digests have."""
+        return self._only(lambda item: run_of(item.labels) in digests)
+
+    def _only(self, wanted: Callable[[TPUView | QueuedView], bool]) -> ProjectSnapshot:
+        return replace(self, nodes=tuple(filter(wanted, self.nodes)), queued=tuple(filter(wanted, self.queued)))
 
     def living(self, key: RunKey) -> TPUView | QueuedView | None:
         """The run's newest TPU that can still be used or is on its way: the node, or a request without one yet.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.endpoints import cloud_failures
@@ -24,9 +25,8 @@ from airflow_tpu.errors import (
     TPULost,
     TPUVanished,
     UnknownVersion,
-    UnreadableObject,
 )
-from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
+from airflow_tpu.lifecycle.ends.deletion import Release, delete_all, delete_seen
 from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
 from airflow_tpu.lifecycle.ends.records import close_ended, note_ends
@@ -39,11 +39,9 @@ from airflow_tpu.lifecycle.project_snapshot import (
     take_snapshot,
 )
 from airflow_tpu.lifecycle.training.losses import Ended, lost_since, newest_checkpoint
-from airflow_tpu.stores.runs import instances
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterable
 
     from airflow_tpu.clients.tpu_api import TPUClient
     from airflow_tpu.core.run.run_record import RunRecord
@@ -203,45 +201,35 @@ def clean_up(run: RunContext, record: RunRecord, known: IncarnationEnd | None = 
 
 
 def end_overdue(grant: GrantContext, key: RunKey) -> str:
-    """Delete what a DAG run still holds after its own deadline, each of its mapped instances by that one's lease.
+    """Delete what a DAG run still holds after its own deadline, each session and mapped instance by its own lease.
 
     Where the leases cannot be read the expiry on the label of each TPU decides.
 
     :param grant: clients and stores.
-    :param key: which DAG run.
+    :param key: of any session of the DAG run.
     :return: what was done, in words.
     :raises TPUError: something could not be deleted; the rest was asked for.
     """
     try:
-        keys = grant.stores.runs.keys_of(key)
+        found = grant.stores.runs.of_dag_run(key)
     except cloud_failures():
-        log.exception("the leases of %s cannot be read: the expiry on the label of each TPU decides", key.name)
-        return grant.clients.tpu.run(lambda client: _end_by_label(client, instances(key), grant.clock.now()))
-    said: list[str] = []
+        log.exception("the leases of %s cannot be read: the expiry on the label of each TPU decides", key.run_id)
+        return grant.clients.tpu.run(lambda client: _end_by_label(client, key, grant.clock.now()))
+    said = [f"{PurePosixPath(name).stem} is left alone: {error}" for name, error in found.unknown.items()]
     failures: list[TPUError] = []
-    for one in keys:
+    for record in found.values:
         try:
-            said.append(_end_instance(grant, one))
+            said.append(_end_session(grant, record))
         except TPUError as error:
-            log.error("could not end %s, the reaper tries again: %s", one.name, error)
+            log.error("could not end %s, the reaper tries again: %s", record.key.name, error)
             failures.append(error)
     if failures:
         raise failures[0]
-    return "; ".join(said) or f"{key.name} holds no lease: nothing to delete"
+    return "; ".join(said) or f"{key.dag_id} {key.run_id} holds no lease: nothing to delete"
 
 
-def _end_instance(grant: GrantContext, key: RunKey) -> str:
-    stores = grant.stores
-    try:
-        record = stores.runs.find(key)
-    except UnreadableObject as error:
-        log.warning("%s; its TPU is left alone", error)
-        return f"{key.name} is left alone: {error}"
-    except cloud_failures():
-        log.exception("the lease of %s cannot be read: the expiry on its TPU's label decides", key.name)
-        return grant.clients.tpu.run(lambda client: _end_by_label(client, [key], grant.clock.now()))
-    if record is None:
-        return f"{key.name} holds no lease: nothing to delete"
+def _end_session(grant: GrantContext, record: RunRecord) -> str:
+    stores, key = grant.stores, record.key
     if record.lease.expires_at > grant.clock.now():
         return f"{key.name} may run until {record.lease.expires_at}"
     log.warning("%s has passed its deadline %s: deleting its TPU", key.name, record.lease.expires_at)
@@ -257,16 +245,14 @@ async def _delete_all(client: TPUClient, record: RunRecord, zones: set[str] | No
     return await delete_seen(client, snapshot, record.key)
 
 
-async def _end_by_label(client: TPUClient, keys: Iterable[RunKey], now: dt.datetime) -> str:
-    snapshot = await take_snapshot(client)
-    alive = snapshot.runs
-    here = (key for key in keys if key.digest in alive)
-    mine = [key for key in here if select_expired(Airflows(key.airflow), snapshot.all_ours(key), None, now)]
-    done = {key.name: await delete_seen(client, snapshot, key) for key in mine}
-    for release in done.values():
-        release.check()
-    said = (
-        f"{name} has passed the expiry on its label; deleting {', '.join(end.node_id for end in release.endings)}"
-        for name, release in done.items()
-    )
-    return "; ".join(said) or "no TPU of the run has passed the expiry on its label"
+async def _end_by_label(client: TPUClient, key: RunKey, now: dt.datetime) -> str:
+    """Delete what has expired of any session of a DAG run: each TPU by its own label, an older one with the newest."""
+    mine = (await take_snapshot(client)).of_dag_run(key)
+    expired = {one.run for one in select_expired(Airflows(key.airflow), (*mine.nodes, *mine.queued), None, now)}
+    done = await delete_all(client, mine.of_runs(expired))
+    done.check()
+    deleted = ", ".join(end.node_id for end in done.endings)
+    if not deleted:
+        return "no TPU of the run has passed the expiry on its label"
+    names = ", ".join(sorted({end.node_id.rpartition("-")[0] for end in done.endings}))
+    return f"{names} has passed the expiry on its label; deleting {deleted}"

@@ -118,9 +118,13 @@ class RunContext(GrantContext):
         """The node that the last attempt was started on."""
         return node_name(self.clients.tpu.endpoint.project_id, record.zone, record.attempt_node)
 
-    def usage(self, now: dt.datetime) -> Usage:
-        """What this run has used so far; the TPUs beside its own decide how much of that is covered."""
-        return fold(self.stores.ledger.events(), self.catalogue, now, wanted=LedgerFilter(run=self.key.digest))
+    def usage(self, now: dt.datetime, whole: bool = False) -> Usage:
+        """What this session has used so far; the TPUs beside its own decide how much of that is covered.
+
+        :param whole: all sessions of the DAG run, unless the key names one by name or index.
+        """
+        wanted = self.key.dag_run if whole and self.key.is_whole else self.key.digest
+        return fold(self.stores.ledger.events(), self.catalogue, now, wanted=LedgerFilter(run=wanted))
 
 
 def conf_mapping(conf: str | Mapping[str, Any]) -> Mapping[str, Any]:

@@ -50,13 +50,15 @@ class CloudTPUBaseOperator(BaseOperator):
     :param deferrable: wait in the triggerer, whatever ``[operators] default_deferrable`` says (a training holds a
         worker slot for days otherwise); False waits in the worker, with the same behaviour.
     :param poll_interval: seconds between two looks at the API.
+    :param session: name of the session whose TPU it uses; :func:`airflow_tpu.task_groups.tpu_session` gives it in its
+        *arguments*. Empty for the session without a name.
     """
 
     template_fields: Sequence[str] = ("conf", "gcp_conn_id", "ssh_conn_id", "impersonation_chain")
     template_fields_renderers: ClassVar[dict[str, str]] = {"conf": "json"}
     ui_color = "#e8f0fe"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword arguments of a task, each with a default but one
         self,
         *,
         conf: str | Mapping[str, Any],
@@ -65,6 +67,7 @@ class CloudTPUBaseOperator(BaseOperator):
         impersonation_chain: str = "",
         deferrable: bool = True,
         poll_interval: float = 15.0,
+        session: str = "",
         **kwargs: Any,
     ) -> None:
         if "retries" not in kwargs:
@@ -79,6 +82,7 @@ class CloudTPUBaseOperator(BaseOperator):
         self.impersonation_chain = impersonation_chain
         self.deferrable = deferrable
         self.poll_interval = poll_interval
+        self.session = session
 
     def run_context(self, context: Context) -> RunContext:
         """The run of the running task, through this operator's connections."""
@@ -87,7 +91,7 @@ class CloudTPUBaseOperator(BaseOperator):
         from airflow_tpu.lifecycle.sharing.identity import this_airflow
 
         connections = Connections(self.gcp_conn_id, self.ssh_conn_id, self.impersonation_chain)
-        key = run_key(context, this_airflow(GrantContext(connections)))
+        key = run_key(context, this_airflow(GrantContext(connections)), self.session)
         return RunContext(key, self.conf, connections, dates=run_dates(context))
 
     def waiting(self) -> Waiting:
@@ -196,12 +200,13 @@ def run_dates(context: Context) -> RunDates:
     return RunDates(run.logical_date, run.data_interval_start, run.data_interval_end)
 
 
-def run_key(context: Context, airflow: str) -> RunKey:
-    """Key of the running task: every task of the run derives the same names from it.
+def run_key(context: Context, airflow: str, session: str = "") -> RunKey:
+    """Key of the running task: every task of the session derives the same names from it.
 
     :param context: Airflow's.
     :param airflow: identity of this Airflow.
+    :param session: name of the session.
     """
     instance = context["ti"]
     index = instance.map_index
-    return RunKey(airflow, instance.dag_id, instance.run_id, -1 if index is None else index)
+    return RunKey(airflow, instance.dag_id, instance.run_id, -1 if index is None else index, session)

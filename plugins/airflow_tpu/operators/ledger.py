@@ -24,6 +24,8 @@ USAGE_ASSET = "tpu-usage"
 class CloudTPUUsageReportOperator(CloudTPUBaseOperator):
     """Fold the ledger records of this DAG run into a table in the log and a summary in XCom.
 
+    It reports all sessions of the DAG run; with ``session``, or in a mapped task group, that one.
+
     :return: chip-hours, list value not paid and every line that is not free, as plain JSON below 48 kB.
     """
 
@@ -37,7 +39,7 @@ class CloudTPUUsageReportOperator(CloudTPUBaseOperator):
         CloudTPUUsageLink.persist_page(context)
         run = self.run_context(context)
         with log_group(self.log, "Read the ledger"):
-            usage = run.usage(dt.datetime.now(dt.UTC))
+            usage = run.usage(dt.datetime.now(dt.UTC), whole=True)
         for line in text_report(usage, run.grant).splitlines():
             self.log.info("%s", line)
         return json_summary(usage, run.grant)

@@ -11,6 +11,7 @@ from airflow_tpu.operators.task_doc import task_doc
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.sdk.definitions._internal.abstractoperator import AbstractOperator
 
 _BAD = frozenset({"failed", "upstream_failed"})
 
@@ -20,8 +21,10 @@ class CloudTPUVerdictOperator(BaseOperator):
 
     Airflow judges a DAG run by its last tasks. After a failed training the teardown and the report have succeeded, and
     in a run that a person has marked failed every task that was still to come is skipped: both would be a success. So
-    this is the last task, below everything else. It makes itself a teardown without a setup, the one kind of task that
-    Airflow 3.3 skips in no case.
+    :func:`airflow_tpu.task_groups.tpu_session` makes this its last task, below everything else. It makes itself a
+    teardown without a setup, the one kind of task that Airflow 3.3 skips in no case.
+
+    In a mapped task group each instance judges the tasks of its own instance, and what is above the group.
 
     :param retries: tries after the first, for a worker that dies; a failure of the run is not tried again.
     :raises AirflowFailException: names the tasks that have failed.
@@ -35,11 +38,25 @@ class CloudTPUVerdictOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Look at every task above."""
-        from airflow_tpu.clients.airflow_state import task_states
-
-        instance = context["ti"]
-        states = task_states(instance.dag_id, instance.run_id, sorted(self.get_flat_relative_ids(upstream=True)))
+        states = self._states(context)
         bad = [f"{name} ({state})" for name, state in sorted(states.items()) if state in _BAD]
         if bad:
             raise AirflowFailException(f"the run has failed: {', '.join(bad)}. The log of each failed task says why.")
         self.log.info("none of the %d task(s) above has failed", len(states))
+
+    def _states(self, context: Context) -> dict[str, str | None]:
+        """States of the tasks above; of those in the same mapped task group only those of the same index."""
+        from airflow_tpu.clients.airflow_state import task_states
+
+        instance, here = context["ti"], _mapped_group(self)
+        above = {task.task_id: _mapped_group(task) for task in self.get_flat_relatives(upstream=True)}
+        beside = sorted(name for name, group in above.items() if here and group == here)
+        others = sorted(set(above) - set(beside))
+        own = task_states(instance.dag_id, instance.run_id, beside, instance.map_index) if beside else {}
+        return own | (task_states(instance.dag_id, instance.run_id, others) if others else {})
+
+
+def _mapped_group(task: AbstractOperator) -> str | None:
+    """Id of the mapped task group that a task is in, None if it is in none."""
+    group = task.get_closest_mapped_task_group()
+    return group.group_id if group is not None else None

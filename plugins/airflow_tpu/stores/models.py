@@ -82,14 +82,14 @@ class ModelStore(Store):
         return forgotten
 
     def remove_run(self, manifest: ModelManifest) -> tuple[int, int]:
-        """Remove everything of the run that made a version: its attempts and its checkpoints.
+        """Remove everything of the training that made a version: its attempts and its checkpoints.
 
         :return: objects and bytes removed; nothing if the manifest's place is not named after its run.
         """
         run_uri = manifest.artifacts_uri.rpartition("/")[0]
         airflow, dag_id, run_id = (str(manifest.origin.get(part)) for part in ("airflow", "dag_id", "run_id"))
         key = RunKey(airflow, dag_id, run_id)
-        if not run_uri.endswith(f"/{key.name}"):  # a manifest from a bucket may say anything
+        if not key.has_sibling(run_uri.rpartition("/")[2]):  # a manifest from a bucket may say anything
             return 0, 0
         bucket = run_uri.removeprefix("gs://").partition("/")[0]
         found = self.hook.listing(f"{run_uri}/")

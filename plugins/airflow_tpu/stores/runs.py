@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.run.expiry import LeaseState
@@ -17,9 +17,6 @@ from airflow_tpu.stores.store import Contents, Store
 
 if TYPE_CHECKING:
     from airflow_tpu.core.tpu.labels import RunKey
-
-MOST_INSTANCES = 10_000
-"""Mapped instances of one task that are looked for; Airflow makes 1,024 unless ``[core] max_map_length`` says more."""
 
 _FOREVER = dt.datetime.max.replace(tzinfo=dt.UTC)
 
@@ -85,14 +82,15 @@ class RunStore(Store):
         """
         return self._ours(record, self.find(record.key))
 
-    def keys_of(self, key: RunKey) -> list[RunKey]:
-        """Keys of the records that a DAG run has, by one listing: its own, and one for each mapped instance.
+    def of_dag_run(self, key: RunKey) -> Contents[RunRecord]:
+        """The records that a DAG run has: one for each session, and for each mapped instance of one.
 
         :param key: of any of them.
+        :return: those that can be read; of the others, that they are of the same DAG by their names.
         """
-        names = self.names(f"leases/{key.name.removesuffix(key.digest)}")
-        there = {name.rpartition("/")[2].removesuffix(".json") for name in names}
-        return [one for one in instances(key) if one.name in there]
+        found = self.contents(self.names(f"leases/{key.family}-"), self._at_its_place)
+        mine = [record for record in found.values if record.key.dag_run == key.dag_run]
+        return Contents(mine, {name: error for name, error in found.unknown.items() if key.has_sibling(_name(name))})
 
     def all(self) -> list[RunRecord]:
         """Every record that this release reads."""
@@ -152,12 +150,9 @@ class RunStore(Store):
         return current
 
 
-def instances(key: RunKey) -> Iterator[RunKey]:
-    """The DAG run itself, then each mapped instance that it may have.
-
-    :param key: of any of them.
-    """
-    return (replace(key, map_index=index) for index in range(-1, MOST_INSTANCES))
+def _name(path: str) -> str:
+    """Name of the session whose record is at a path."""
+    return path.rpartition("/")[2].removesuffix(".json")
 
 
 def left_alone(unknown: Iterable[str]) -> dict[str, LeaseState]:
@@ -166,5 +161,5 @@ def left_alone(unknown: Iterable[str]) -> dict[str, LeaseState]:
     :param unknown: names of such records.
     :return: by digest of the run.
     """
-    digests = [name.removesuffix(".json")[-DIGEST_LENGTH:] for name in unknown]
+    digests = [_name(name)[-DIGEST_LENGTH:] for name in unknown]
     return {digest: LeaseState(digest, _FOREVER, run_state=None) for digest in digests}

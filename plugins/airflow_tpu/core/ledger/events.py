@@ -83,6 +83,8 @@ class Opened:
     :param requested_at: aware instant just before the call.
     :param transfers: its buckets in other regions; None in a record from before they were recorded.
     :param term: the grant at that instant, None if nothing was noted of it.
+    :param dag_run: digest that all sessions of the DAG run share.
+    :param session: name of the session, empty for the one without a name.
     """
 
     node_id: str
@@ -101,6 +103,8 @@ class Opened:
     requested_at: datetime
     transfers: tuple[Transfer, ...] | None = None
     term: GrantTerm | None = None
+    dag_run: str = ""
+    session: str = ""
 
     @property
     def path(self) -> str:

@@ -13,7 +13,8 @@ from airflow_tpu.core.ledger.events import Closed, Opened
 class LedgerFilter:
     """Choose incarnations of the ledger.
 
-    :param run: name, digest or run id of a DAG run, or the node id of one incarnation; empty for all.
+    :param run: name or digest of a session, digest or id of a DAG run, or the node id of one incarnation; empty for
+        all.
     :param dag: id of a DAG; empty for all.
     :param begin: first UTC day on which an incarnation was asked for, None for no limit.
     :param end: last such day. An incarnation belongs to the day it was asked for, whole: so the periods of a
@@ -34,7 +35,7 @@ class LedgerFilter:
 
     def wants(self, event: Opened) -> bool:
         """Whether an incarnation is chosen."""
-        names = (event.run, event.run_id, event.node_id, event.node_id.rpartition("-")[0])
+        names = (event.run, event.dag_run, event.run_id, event.node_id, event.node_id.rpartition("-")[0])
         if self.run and self.run not in names:
             return False
         if self.dag and self.dag != event.dag_id:

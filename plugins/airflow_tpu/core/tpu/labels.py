@@ -23,6 +23,8 @@ LABEL_MANAGED_BY = "managed-by"
 LABEL_DAG = "airflow-dag"
 LABEL_RUN_ID = "airflow-run"
 LABEL_MAP_INDEX = "airflow-map-index"
+LABEL_SESSION = "airflow-session"
+LABEL_DAG_RUN = "airflow-tpu-dag-run"
 LABEL_RUN = "airflow-tpu-run"
 LABEL_IDENTITY = "airflow-tpu-identity"
 LABEL_STORE = "airflow-tpu-store"
@@ -31,37 +33,61 @@ LABEL_EXPIRES = "airflow-tpu-expires"
 LABEL_INCARNATION = "airflow-tpu-incarnation"
 MANAGED_BY = "airflow-tpu"
 
+_SLUG_LIMIT = NAME_LIMIT - DIGEST_LENGTH - 1
+_NAME_END = re.compile(rf"-[0-9a-f]{{{DIGEST_LENGTH}}}\Z")
 _TOKEN = re.compile(r"[a-z0-9_-]{1,63}")
 _EPOCH = re.compile(r"[0-9]{1,11}")  # 11 digits end in the year 5138: always a valid datetime
 
 
 @dataclass(frozen=True)
 class RunKey:
-    """What identifies one run of the user's script.
+    """What identifies one session of a DAG run: the TPU that its tasks share.
 
     :param airflow: identity of the Airflow whose run it is (:mod:`airflow_tpu.core.tpu.identity`): two Airflows give
         DAG runs the same ids.
     :param dag_id: the DAG's id, any text Airflow accepts (up to 250 characters).
     :param run_id: the DAG run's id.
-    :param map_index: index of a mapped task, -1 when the task is not mapped.
+    :param map_index: index of the mapped task group that the session is in, -1 when it is in none.
+    :param session: name of the session, empty for the one without a name: a DAG may have several.
     """
 
     airflow: str
     dag_id: str
     run_id: str
     map_index: int = -1
+    session: str = ""
 
     @cached_property
     def digest(self) -> str:
         """Ten hex digits of the SHA-256 of the whole key: 40 bits, one clash in about a million runs."""
-        key = json.dumps([self.airflow, self.dag_id, self.run_id, self.map_index])
-        return hashlib.sha256(key.encode()).hexdigest()[:DIGEST_LENGTH]
+        return _digest(self.airflow, self.dag_id, self.run_id, self.map_index, self.session)
+
+    @cached_property
+    def dag_run(self) -> str:
+        """Ten hex digits that all sessions of the DAG run share, and those of no other."""
+        return _digest(self.airflow, self.dag_id, self.run_id)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it names no session and no index, as the key of a task beside all sessions does."""
+        return not self.session and self.map_index < 0
 
     @cached_property
     def name(self) -> str:
         """Name of the run: at most 45 characters of ``[a-z][a-z0-9-]*``, never ending in a hyphen."""
-        slug = slugify(self.dag_id, NAME_LIMIT - DIGEST_LENGTH - 1)
+        slug = self.family
+        if self.session:
+            slug = f"{slug}-{slugify(self.session, NAME_LIMIT)}"[:_SLUG_LIMIT].strip("-")
         return f"{slug}-{self.digest}"
+
+    @cached_property
+    def family(self) -> str:
+        """How the names of all sessions of the DAG begin; names of another DAG may begin so too."""
+        return slugify(self.dag_id, _SLUG_LIMIT)
+
+    def has_sibling(self, name: str) -> bool:
+        """Whether a text is a name that a session of this DAG may have: it begins as they do and ends in a digest."""
+        return name.startswith(f"{self.family}-") and _NAME_END.search(name) is not None
 
     def node_id(self, incarnation: int) -> str:
         """Id of the node (and of its queued resource) in one incarnation of the run.
@@ -106,6 +132,10 @@ def slugify(text: str, limit: int, empty: str = "run") -> str:
     return slug[:limit].strip("-")
 
 
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:DIGEST_LENGTH]
+
+
 def labels(key: RunKey, lease: LeaseStamp) -> dict[str, str]:
     """Labels of a TPU of this run, all within Google's rules (63 characters of ``[a-z0-9_-]``)."""
     found = {
@@ -113,6 +143,7 @@ def labels(key: RunKey, lease: LeaseStamp) -> dict[str, str]:
         LABEL_DAG: slugify(key.dag_id, LABEL_LIMIT, "dag"),
         LABEL_RUN_ID: slugify(key.run_id, LABEL_LIMIT),
         LABEL_RUN: key.digest,
+        LABEL_DAG_RUN: key.dag_run,
         LABEL_IDENTITY: key.airflow,
         LABEL_TOKEN: lease.token,
         LABEL_EXPIRES: str(int(lease.expires_at.timestamp())),
@@ -122,6 +153,8 @@ def labels(key: RunKey, lease: LeaseStamp) -> dict[str, str]:
         found[LABEL_STORE] = store_mark(lease.root)
     if key.map_index >= 0:
         found[LABEL_MAP_INDEX] = str(key.map_index)
+    if key.session:
+        found[LABEL_SESSION] = slugify(key.session, LABEL_LIMIT, "session")
     return found
 
 
@@ -153,6 +186,11 @@ def is_ours(found: Mapping[str, str], key: RunKey) -> bool:
 def run_of(found: Mapping[str, str]) -> str | None:
     """Digest of the run that owns the TPU, None if this package did not make it."""
     return found.get(LABEL_RUN) if is_managed(found) else None
+
+
+def is_of_dag_run(found: Mapping[str, str], key: RunKey) -> bool:
+    """Whether the TPU belongs to any session of a DAG run."""
+    return is_managed(found) and found.get(LABEL_DAG_RUN) == key.dag_run and airflow_of(found) == key.airflow
 
 
 def token_of(found: Mapping[str, str]) -> str | None:

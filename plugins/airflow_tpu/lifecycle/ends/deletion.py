@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.tpu.labels import token_of
@@ -64,8 +64,18 @@ async def delete_seen(client: TPUClient, snapshot: ProjectSnapshot, key: RunKey,
     :param key: whose.
     :param token: only what carries this attempt's token, None for everything of the run.
     """
-    nodes = [node for node in snapshot.ours(key) if token in (None, token_of(node.labels))]
-    queued = [item for item in snapshot.queued_ours(key) if token in (None, token_of(item.labels))]
+    nodes = tuple(node for node in snapshot.ours(key) if token in (None, token_of(node.labels)))
+    queued = tuple(item for item in snapshot.queued_ours(key) if token in (None, token_of(item.labels)))
+    return await delete_all(client, replace(snapshot, nodes=nodes, queued=queued))
+
+
+async def delete_all(client: TPUClient, snapshot: ProjectSnapshot) -> Release:
+    """Ask for the delete of everything in a snapshot, which the caller has narrowed to what must go.
+
+    :param client: the Cloud TPU API.
+    :param snapshot: what is to be deleted, and which zones did not answer.
+    """
+    nodes, queued = list(snapshot.nodes), list(snapshot.queued)
     done = Release([], _unknown(snapshot))
     operations: Answers = {}
     for item in queued:

@@ -67,7 +67,7 @@ def describe(run: RunContext, dag_run: Any, found: str, output: tuple[str, Mappi
     :param output: where the artifacts are, and the script's ``result.json``.
     """
     now = dt.datetime.now(dt.UTC)
-    usage = json_summary(run.usage(now), run.grant)
+    usage = json_summary(run.usage(now, whole=True), run.grant)
     conf = run.conf
     return ModelManifest(
         model=conf.model,

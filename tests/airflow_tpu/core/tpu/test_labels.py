@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -39,6 +40,7 @@ keys = st.builds(
     st.text(min_size=1, max_size=250),
     st.text(min_size=1, max_size=250),
     st.integers(-1, 5000),
+    st.text(max_size=250),
 )
 
 
@@ -65,6 +67,22 @@ def test_names_are_always_valid(key: RunKey, incarnation: int) -> None:
 def test_node_ids_are_distinct(one: RunKey, other: RunKey, first: int, second: int) -> None:
     """Two incarnations share a node id only if run and number are the same."""
     assert (one.node_id(first) == other.node_id(second)) == ((one, first) == (other, second))
+
+
+SESSIONS = [replace(key, session=name) for key in ODD_KEYS for name in ("", "big", "학습", "Sweep.learning_rate__1")]
+
+
+def test_sessions_of_a_dag_run_are_told_apart_and_found_together() -> None:
+    """Each has a name of its own, which begins as all names of its DAG do, and all share the digest of the DAG run."""
+    assert len({key.name for key in SESSIONS}) == len(SESSIONS)
+    assert all(NAME.fullmatch(key.name) and len(key.name) <= 45 for key in SESSIONS)
+    for key in SESSIONS:
+        whole = replace(key, session="", map_index=-1)
+        assert whole.has_sibling(key.name)
+        assert key.dag_run == whole.dag_run
+        found = labels.labels(key, LeaseStamp("a1b2", EXPIRY, 1))
+        assert [one for one in ODD_KEYS if labels.is_of_dag_run(found, one)] == [replace(key, session="")]
+    assert not RunKey(AIRFLOW, "tpu_train", "1").has_sibling("tpu-train-precious")
 
 
 @given(keys)
