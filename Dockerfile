@@ -7,6 +7,8 @@ FROM ${BASE_IMAGE} AS wheel
 ARG PIP_INDEX_URL
 WORKDIR /tmp/source
 COPY pyproject.toml README.md LICENSE ./
+COPY scripts/long_description.py ./scripts/
+COPY dags ./dags
 COPY plugins ./plugins
 COPY include ./include
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /tmp/wheel .
@@ -14,9 +16,9 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /tmp/wheel .
 
 FROM ${BASE_IMAGE} AS airflow
 ARG PIP_INDEX_URL
-# The versions that this tree was tested with.
+# The versions that this tree was tested with, and no other file of theirs than the one whose hash is written down.
 COPY requirements.txt /tmp/requirements.txt
-RUN pip install --no-cache-dir --requirement /tmp/requirements.txt
+RUN pip install --no-cache-dir --require-hashes --requirement /tmp/requirements.txt
 # The package is installed, and the plugins folder not mounted: the triggerer and the workers run the same code,
 # which a folder that changes under running processes cannot promise.
 COPY --from=wheel /tmp/wheel /tmp/wheel
@@ -49,10 +51,10 @@ RUN apt-get update -qq \
     && chmod 0770 /opt/airflow/connections /var/lib/localcloud
 USER airflow
 # An environment of its own: the training scripts' TensorFlow and Airflow's packages do not meet.
-COPY requirements-dev.txt include/train/requirements.txt docker/localcloud-requirements.txt /tmp/
+COPY docker/localcloud-requirements.txt /tmp/
 RUN python -m venv /opt/localcloud/venv \
-    && PIP_USER=false /opt/localcloud/venv/bin/pip install --no-cache-dir --constraint /tmp/requirements-dev.txt \
-        --requirement /tmp/localcloud-requirements.txt --requirement /tmp/requirements.txt
+    && PIP_USER=false /opt/localcloud/venv/bin/pip install --no-cache-dir --require-hashes \
+        --requirement /tmp/localcloud-requirements.txt
 COPY localcloud /opt/localcloud/localcloud
 COPY include/catalogue /opt/localcloud/include/catalogue
 COPY docker/localcloud-start docker/write_connections.py /opt/localcloud/

@@ -61,7 +61,7 @@ airflow_environment() {
 # Creates or upgrades the database; a stamp with Airflow's version makes the second run free.
 migrate_database() {
     local version stamp=$AIRFLOW_HOME/.migrated
-    version=$(sed -n 's/^apache-airflow==//p' requirements-dev.txt)
+    version=$(sed -n 's/^apache-airflow==\([^ ]*\).*/\1/p' requirements-dev.txt)
     if [ -f "$AIRFLOW_HOME/airflow.db" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$version" ]; then
         return 0
     fi

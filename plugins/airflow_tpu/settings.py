@@ -13,30 +13,58 @@ DEFAULT_INLINE_SECONDS = 20.0
 DEFAULT_EVENT_HOLD_SECONDS = 10.0
 DEFAULT_RETRY_SECONDS = 15.0
 _PACKAGE = Path(__file__).resolve().parent
+_CANDIDATES = (_PACKAGE.parent.parent / "include", _PACKAGE / "_include")
 
 
 def include_dir() -> Path:
-    """Return the directory that holds ``remote``, ``train``, ``grants`` and ``catalogue``.
+    """Return the directory of the project: ``train`` with its scripts, ``grants``.
 
     The first of: option ``include_dir`` of section ``airflow_tpu`` in airflow.cfg; ``include`` beside the
     ``plugins`` folder this package lies in; the copy inside the installed wheel.
 
     :raises FileNotFoundError: if none of them is there; the message lists them.
     """
-    candidates = [path for path in (_configured(), _PACKAGE.parent.parent / "include", _PACKAGE / "_include") if path]
-    for path in candidates:
+    configured = _configured()
+    if configured and ((configured / "train").is_dir() or _has_runner(configured)):
+        return configured
+    return package_include_dir()
+
+
+def package_include_dir() -> Path:
+    """Return the directory that came with this version of the package; of a wheel, nothing is ever written there.
+
+    :raises FileNotFoundError: if there is none; the message lists the places, and the option that names another.
+    """
+    for path in _CANDIDATES:
         # A directory of that name beside some other "plugins" need not be ours.
-        if (path / "remote" / "runner.py").is_file():
+        if _has_runner(path):
             return path
+    looked_at = [path for path in (_configured(), *_CANDIDATES) if path]
     raise FileNotFoundError(
-        f"no include directory with remote/runner.py: looked at {', '.join(map(str, candidates))}; "
+        f"no include directory with train or remote/runner.py: looked at {', '.join(map(str, looked_at))}; "
         f"set [{SECTION}] include_dir"
     )
 
 
+def include_is_installed() -> bool:
+    """Whether the project's directory is the copy inside the installed package, which belongs to nobody's project."""
+    return include_dir() == _PACKAGE / "_include"
+
+
 def remote_dir() -> Path:
     """Return the directory of what runs on the TPU VM."""
-    return include_dir() / "remote"
+    return _of_this_version("remote")
+
+
+def tables_dir() -> Path:
+    """Return the directory of the catalogue's tables."""
+    return _of_this_version("catalogue")
+
+
+def dags_dir() -> Path:
+    """Return the directory of the DAG files that ``airflow-tpu init`` copies."""
+    include = package_include_dir()
+    return include / "dags" if include == _PACKAGE / "_include" else include.parent / "dags"
 
 
 def grant_name() -> str:
@@ -106,6 +134,16 @@ def airflow_address() -> str:
 def _configured() -> Path | None:
     value = _option("include_dir")
     return Path(value).expanduser() if value else None
+
+
+def _has_runner(folder: Path) -> bool:
+    return (folder / "remote" / "runner.py").is_file()
+
+
+def _of_this_version(name: str) -> Path:
+    """Return a folder of the project if it is there, else the package's own, which follows every upgrade."""
+    mine = include_dir() / name
+    return mine if mine.is_dir() else package_include_dir() / name
 
 
 def _option(name: str) -> str:

@@ -18,5 +18,5 @@ COPY requirements.txt /tmp/requirements.txt
 ARG UV_VERSION
 RUN python3 -m venv /home/airflow/.local \
     && pip install --no-cache-dir "uv==${UV_VERSION}" \
-    && uv pip install --no-cache --compile-bytecode --requirement /tmp/requirements.txt
+    && uv pip install --no-cache --compile-bytecode --require-hashes --requirement /tmp/requirements.txt
 ENTRYPOINT ["/usr/bin/dumb-init", "--", "/entrypoint"]

@@ -25,6 +25,7 @@ PUBLIC_HOSTS = frozenset(
         "localhost",
         "127.0.0.1",
         "docs.astral.sh",
+        "github.com",  # where the repository is, in the package's metadata
         "www.python.org",
         "import-linter.readthedocs.io",
         "cloud.google.com",

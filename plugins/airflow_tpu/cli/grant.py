@@ -18,6 +18,7 @@ from airflow_tpu.core.letter.letter import Letter, read_letter
 from airflow_tpu.core.report.table import table
 from airflow_tpu.core.request.type_and_zone import known_type
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
+from airflow_tpu.errors import ConfigError, Fault
 
 STDIN = "-"
 _MOST_HOURS = 100_000
@@ -52,6 +53,9 @@ def import_letter(args: argparse.Namespace) -> int:
 
 def _default_path() -> Path:
     """Where Airflow looks for it; beside the example if Airflow reads the grant from somewhere else."""
+    if settings.include_is_installed():
+        problem = "is needed: this Airflow has no project yet, and an installed package is no place for a grant"
+        raise ConfigError([Fault("--output", None, problem, ("a file", "airflow-tpu init DIR makes a project"))])
     name = settings.grant_name()
     elsewhere = name.startswith(("gs://", "variable:"))
     return settings.include_dir() / "grants" / (settings.DEFAULT_GRANT if elsewhere else name)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_tpu import __version__
-from airflow_tpu.cli import catalogue, grant, usage
+from airflow_tpu.cli import catalogue, grant, init, usage
 from airflow_tpu.cli.verbs import Group, Verb
 
-COMMANDS: tuple[Group | Verb, ...] = (grant.GROUP, usage.VERB, catalogue.GROUP)
+COMMANDS: tuple[Group | Verb, ...] = (init.VERB, grant.GROUP, usage.VERB, catalogue.GROUP)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -99,7 +99,7 @@ def load_catalogue() -> Catalogue:
 
     :raises ConfigError: that folder has no table, or one that is wrong.
     """
-    return Catalogue.load(settings.include_dir() / "catalogue", own_tables(settings.catalogue_dir()))
+    return Catalogue.load(settings.tables_dir(), own_tables(settings.catalogue_dir()))
 
 
 def own_tables(folder: Path | None) -> dict[str, Path]:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import configparser
+import re
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from email import message_from_bytes
+from email.message import Message
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DATA = {
     "airflow_tpu/_include/catalogue/accelerators.csv",
     "airflow_tpu/_include/catalogue/generations.csv",
     "airflow_tpu/_include/catalogue/prices.csv",
     "airflow_tpu/_include/catalogue/runtime_versions.csv",
     "airflow_tpu/_include/catalogue/transfer.csv",
+    "airflow_tpu/_include/dags/tpu_train.py",
+    "airflow_tpu/_include/grants/example.yaml",
     "airflow_tpu/_include/remote/runner.py",
     "airflow_tpu/_include/train/digits.py",
     "airflow_tpu/py.typed",
@@ -70,6 +75,39 @@ def test_nothing_else_is_installed(wheel: zipfile.ZipFile) -> None:
     names = wheel.namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"airflow_tpu"}
     assert [name for name in names if name.endswith(".pyc")] == []
+
+
+def test_no_grant_of_anybody_is_installed(wheel: zipfile.ZipFile) -> None:
+    """Of the grants only the example travels: neither the local cloud's nor one that lies beside it."""
+    grants = [name for name in wheel.namelist() if name.startswith("airflow_tpu/_include/grants/")]
+    assert grants == ["airflow_tpu/_include/grants/example.yaml"]
+
+
+def metadata(wheel: zipfile.ZipFile) -> Message:
+    """What a package index shows."""
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return message_from_bytes(wheel.read(name))
+
+
+def test_an_index_shows_who_where_and_under_which_licence(wheel: zipfile.ZipFile) -> None:
+    """Author, licence, addresses and the mark for type checkers are in the metadata."""
+    found = metadata(wheel)
+    assert found["Author"]
+    assert found["License-Expression"] == "Apache-2.0"
+    labels = {value.split(",")[0] for value in found.get_all("Project-URL", [])}
+    assert labels == {"Homepage", "Documentation", "Changelog", "Issues", "Source"}
+    assert "Typing :: Typed" in found.get_all("Classifier", [])
+
+
+def test_links_and_pictures_of_the_long_description_are_absolute(wheel: zipfile.ZipFile) -> None:
+    """An index has no file of ours: each link is an address, and each picture that of the file itself."""
+    text = str(metadata(wheel).get_payload())
+    targets = re.findall(r"(!?)\[[^\]]*\]\(([^)\s]+)\)", text)
+    assert len(targets) > 30
+    assert [target for _, target in targets if not target.startswith("https://")] == []
+    pictures = [target for image, target in targets if image]
+    assert len(pictures) == (ROOT / "README.md").read_text(encoding="utf-8").count("![")
+    assert all("/raw/main/docs/images/" in target for target in pictures)
 
 
 def test_airflow_finds_the_provider(wheel: zipfile.ZipFile) -> None:
