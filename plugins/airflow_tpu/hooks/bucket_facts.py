@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.catalogue.transfer_rates import StoredSize
 from airflow_tpu.core.ledger.bucket_retention import BucketRetention
-from airflow_tpu.errors import ConfigError, Fault
+from airflow_tpu.errors import AccessDenied, ConfigError, Fault
 
 if TYPE_CHECKING:
     from google.cloud.storage import Bucket
 
 TIMEOUT = 60.0
 """Seconds one request may take."""
+
+_READERS_PAY = "requester pays"
+"""Google's words for it."""
 
 COUNTED = 100_000
 """How many objects are looked at to tell how much a folder takes: a hundred requests at the most."""
@@ -84,6 +87,38 @@ class BucketFacts:
         except Forbidden:
             return None
         return StoredSize(sum(sizes) if alone is None else alone.size, complete=len(sizes) < limit)
+
+    def fault(self, field: str, bucket: str) -> Fault | None:
+        """Why a run can use no object of a bucket; None if nothing is known against it.
+
+        :param field: of the form, that names the bucket.
+        :param bucket: its name.
+        """
+        problem = "names a bucket whose readers pay (Requester Pays), and a run names no project that pays: "
+        advice = "switch that off for the bucket, or take another one"
+        try:
+            found = self._metadata(field, bucket)
+        except ConfigError as error:
+            return error.faults[0]
+        except AccessDenied as error:
+            if _READERS_PAY not in str(error).lower():
+                raise
+            return Fault(field, f"gs://{bucket}", problem + advice)
+        return Fault(field, f"gs://{bucket}", problem + advice) if found and found.requester_pays else None
+
+    def begins(self, start: str) -> bool | None:
+        """Whether the URI of any object begins with a text; None when the bucket may not be listed.
+
+        :param start: ``gs://bucket``, and the beginning of a name.
+        """
+        from google.api_core.exceptions import Forbidden
+
+        bucket, _, prefix = start.removeprefix("gs://").partition("/")
+        options = {"max_results": 1, "fields": "items(name)", "timeout": TIMEOUT}
+        try:
+            return any(True for _ in self._client.list_blobs(bucket, prefix=prefix or None, **options))
+        except Forbidden:
+            return None
 
     def soft_deleted(self, uri: str) -> int | None:
         """Bytes that the bucket's soft-delete policy still keeps of removed objects; None where Google does not tell.

@@ -15,6 +15,7 @@ from airflow_tpu.core.grant.form_reasons import with_grant
 from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.grant.project_identity import identity_warnings
 from airflow_tpu.errors import ConfigError, GrantError
+from airflow_tpu.lifecycle.preflight.storage import check_storage, config_uris
 from airflow_tpu.lifecycle.project_snapshot import answered_snapshot
 from airflow_tpu.lifecycle.run_context import conf_mapping
 from airflow_tpu.lifecycle.sharing.identity import introduce
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_tpu.core.grant.alternatives import Alternative
     from airflow_tpu.core.grant.authorize import Permit
     from airflow_tpu.core.run.run_record import Holder, RunRecord
+    from airflow_tpu.core.source.bundle import Bundle
     from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
     from airflow_tpu.lifecycle.run_context import RunContext
 
@@ -96,10 +98,11 @@ def check_grant(run: RunContext, conf: str | Mapping[str, Any]) -> Permit:
     :raises TransientError: the zone did not answer, also when it was asked again.
     """
     end = _end(run, conf, run.clock.now())
-    _check_alone(run, end)
+    named = config_uris(run, _check_alone(run, end))
+    check_storage(run, named)
     for line in _identity_warnings(run):
         log.warning("%s", line)
-    order = run.request.order()
+    order = run.request.order(more=named)
     reserved = run.stores.reservations.read()
     snapshot = run.clients.tpu.run(lambda client: answered_snapshot(client, order.spec.zone))
     return authorize(run.grant, order.request(run.key, end), snapshot.inventory(), run.clock.now(), reserved)
@@ -112,13 +115,14 @@ def _end(run: RunContext, conf: str | Mapping[str, Any], now: dt.datetime) -> dt
         raise with_grant(error, conf_mapping(conf), run.offers, run.grant, now) from error
 
 
-def _check_alone(run: RunContext, end: dt.datetime) -> None:
-    """Refuse what script, form and grant file alone refuse, before any call of the TPU API."""
-    build_bundle(run)
+def _check_alone(run: RunContext, end: dt.datetime) -> Bundle:
+    """Refuse what script, form and grant file alone refuse, before any call of the TPU API; return what travels."""
+    bundle = build_bundle(run)
     spec, consent = run.request.spec, run.conf.allow_paid_reason
     price = run.catalogue.price(spec.accelerator_type, spec.zone, spec.tier)
     request = Request(spec, run.request.accelerator, end, paid_reason=consent, price=price)
     authorize(run.grant, request, Inventory(), run.clock.now())
+    return bundle
 
 
 def _identity_warnings(run: RunContext) -> list[str]:

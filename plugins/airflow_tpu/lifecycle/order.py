@@ -58,6 +58,7 @@ class Order:
     :param artifacts_uri: which of the ``gs://`` arguments is written to.
     :param price: list price of the TPU, None if none is published.
     :param closes: when the run no longer wants a first TPU; None if it waits until its deadline.
+    :param uri_fields: field of the form that each ``gs://`` argument stands in.
     :param startup: gives the TPU back when no run arrives on it; None for a TPU without such a guard.
     """
 
@@ -73,6 +74,7 @@ class Order:
     artifacts_uri: str = ""
     price: Price | None = None
     closes: dt.datetime | None = None
+    uri_fields: Mapping[str, str] = field(default_factory=dict)
     startup: StartupScript | None = field(default_factory=lambda: _shipped(remote_dir()))
 
     def request(self, key: RunKey, planned_end: dt.datetime) -> Request:
@@ -88,6 +90,7 @@ class Order:
             below=self.below,
             rates=self.rates,
             price=self.price,
+            uri_fields=self.uri_fields,
         )
 
     def permit(

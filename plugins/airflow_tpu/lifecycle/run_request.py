@@ -16,9 +16,12 @@ from airflow_tpu.stores.grants import amounts_elsewhere, bucket_locations, store
 from airflow_tpu.stores.models import ModelStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from airflow_tpu.core.catalogue.catalogue import AcceleratorType, Catalogue
     from airflow_tpu.core.grant.grant import Grant
     from airflow_tpu.core.request.run_conf import RunConf
+    from airflow_tpu.core.request.storage_uris import NamedURI
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.lifecycle.connections import Clients
 
@@ -62,13 +65,17 @@ class RunRequest:
         return self.catalogue.types[self.alternative(record).accelerator_type]
 
     @cached_property
-    def uris(self) -> tuple[str, ...]:
-        """Every ``gs://`` URI between which and the TPU data moves: the form's, and the champion that it is to beat."""
-        named = [self.conf.artifacts_uri, *self.conf.inputs]
+    def uri_fields(self) -> dict[str, str]:
+        """Every ``gs://`` URI between which and the TPU data moves, with the field of the form that it stands in.
+
+        The champion that a run is to beat is read too.
+        """
+        fields = {named.uri: named.field for named in reversed(self.conf.named_uris)}
+        found = {uri: fields[uri] for uri in (self.conf.artifacts_uri, *self.conf.inputs)}
         if self.conf.model:
             champion = ModelStore(self.clients.storage, store_root(self.grant), self.conf.model).champion()
-            named += [champion.artifacts_uri] if champion else []
-        return tuple(dict.fromkeys(named))
+            found.update({champion.artifacts_uri: "model"} if champion else {})
+        return found
 
     def spec_of(self, alternative: Alternative) -> TPUSpec:
         """The TPU to ask for."""
@@ -85,13 +92,15 @@ class RunRequest:
             service_account=self.conf.service_account,
         )
 
-    def order(self, record: RunRecord | None = None) -> Order:
+    def order(self, record: RunRecord | None = None, more: Iterable[NamedURI] = ()) -> Order:
         """What is to be created, with the location of every bucket that the run names.
 
         :param record: of a run that may have come to ask for another TPU than the form does.
+        :param more: URIs beside those of the form.
         """
         storage, alternative = self.clients.storage, self.alternative(record)
-        locations = bucket_locations(storage, self.uris)
+        fields = {**{named.uri: named.field for named in more}, **self.uri_fields}
+        locations = bucket_locations(storage, fields)
         spec = self.spec_of(alternative)
         return Order(
             spec=spec,
@@ -106,6 +115,7 @@ class RunRequest:
             artifacts_uri=self.conf.artifacts_uri,
             price=self.catalogue.price(spec.accelerator_type, spec.zone, spec.tier),
             closes=self.closes(record) if record is not None else None,
+            uri_fields=fields,
         )
 
     def closes(self, record: RunRecord) -> dt.datetime | None:

@@ -112,12 +112,13 @@ def buckets(request: Request) -> Objections:
     region = request.spec.region.upper()
     wrong, unknown = [], []
     for uri, location in request.buckets_elsewhere.items():
+        field = request.uri_fields.get(uri, "bucket")
         if not location:
-            unknown.append(Fault("bucket", uri, "its location may not be read", (region,), region))
+            unknown.append(Fault(field, uri, "its location may not be read", (region,), region))
         else:
             rate = rate_between(request.rates, location, region)
             problem = sentence(location, region, request.below.get(uri), rate)
-            wrong.append(Fault("bucket", uri, problem, (region,), region))
+            wrong.append(Fault(field, uri, problem, (region,), region))
     return Objections(violations=tuple(wrong), unknown=tuple(unknown))
 
 

@@ -26,6 +26,7 @@ class Request:
     :param below: size of what is stored below each URI whose bucket is elsewhere, None where it could not be counted.
     :param rates: what a GiB costs between continents; a pair that is missing is unknown.
     :param price: list price of the TPU, None if none is published.
+    :param uri_fields: field of the form that each URI stands in.
     """
 
     spec: TPUSpec
@@ -38,6 +39,7 @@ class Request:
     below: Mapping[str, StoredSize | None] = field(default_factory=dict)
     rates: Rates = field(default_factory=dict)
     price: Price | None = None
+    uri_fields: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def buckets_elsewhere(self) -> Mapping[str, str]:

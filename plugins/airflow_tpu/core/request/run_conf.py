@@ -11,7 +11,7 @@ from airflow_tpu.core.catalogue.runtimes import runtime_faults
 from airflow_tpu.core.request.command import Command
 from airflow_tpu.core.request.fields import read_fields, shown
 from airflow_tpu.core.request.form_fields import FORM, REFUSE, WALK, Form
-from airflow_tpu.core.request.storage_uris import outermost, uris_in
+from airflow_tpu.core.request.storage_uris import NamedURI, named_uris, outermost
 from airflow_tpu.core.request.type_and_zone import subnetwork_faults, type_faults, zone_faults
 from airflow_tpu.core.tpu.spec import QUEUED_RESOURCE, Tier
 from airflow_tpu.errors import ConfigError, Fault
@@ -74,11 +74,23 @@ class RunConf:
         return self.provisioning == QUEUED_RESOURCE
 
     @property
+    def named_uris(self) -> tuple[NamedURI, ...]:
+        """Every ``gs://`` URI of the form with the field that it stands in, that of the artifacts first."""
+        variables = "\n".join(f"{name}={value}" for name, value in self.environment.items())
+        texts = {
+            "arguments": "\n".join(self.arguments),
+            "command": self.command.text if self.command is not None else "",
+            "environment": variables,
+        }
+        found = [NamedURI("artifacts_uri", self.artifacts_uri, self.artifacts_uri)]
+        for field, uri in (("script", self.script), ("data_uri", self.data_uri)):
+            found += [NamedURI(field, uri, uri, is_read=True)] if uri.startswith("gs://") else []
+        return (*found, *(named for field, text in texts.items() for named in named_uris(field, text)))
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """Every ``gs://`` URI of the form but that of the artifacts, one for what lies below another."""
-        typed = () if self.command is None else (*self.command.words, *self.command.environment.values())
-        texts = (self.script, self.data_uri, *self.arguments, *typed, *self.environment.values())
-        uris = outermost(uri for text in texts for uri in uris_in(text))
+        uris = outermost(named.uri for named in self.named_uris if named.field != "artifacts_uri")
         return tuple(uri for uri in uris if uri != self.artifacts_uri)
 
     @property

@@ -4,10 +4,69 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 _SCHEME = "gs://"
 _URI = re.compile(r"([a-z0-9][a-z0-9._-]*[a-z0-9])(/[^\s\"'`,;|<>()\\]*)?")
 _WILDCARD = re.compile(r"[*?\[{$]")
+_END = "/:.}]=&"  # what a sentence or a list leaves behind a URI
+# --data_dir=URI, --data_dir URI, DATA_DIR=URI, data_dir: "URI"
+_NAME = re.compile(r"""([A-Za-z][\w.-]*)["']?(?:\s*[=:]|\s)\s*["'\[({]*\Z""")
+_NAME_LENGTH = 200
+_READ = re.compile(r"data|input|corpus|vocab|tfrecord|image", re.IGNORECASE)
+_WRITTEN = re.compile(
+    r"out|save|dest|log|model|work|ckpt|checkpoint|export|result|artifact|tensorboard|summary|job|write|upload|cache",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class NamedURI:
+    """A ``gs://`` URI, and where it stands.
+
+    :param field: of the form.
+    :param uri: of a pattern, the folder.
+    :param start: of a pattern, everything before its first wildcard; else the URI.
+    :param is_read: whether what it names has to be there: a pattern, or behind a name such as ``--data_dir``.
+    """
+
+    field: str
+    uri: str
+    start: str
+    is_read: bool = False
+
+    @property
+    def bucket(self) -> str:
+        """Name of the bucket."""
+        return self.uri.removeprefix(_SCHEME).partition("/")[0]
+
+
+def named_uris(field: str, text: str) -> Iterator[NamedURI]:
+    """URIs anywhere in a text, each with what its surroundings say of it.
+
+    :param field: of the form, that the text comes from.
+    :param text: arguments, lines of an environment, a command or a configuration.
+    """
+    place = text.find(_SCHEME)
+    while place >= 0:
+        begin = place + len(_SCHEME)
+        following = text.find(_SCHEME, begin)
+        found = _URI.match(text, begin, following if following >= 0 else len(text))
+        if found is not None:
+            path = found[2] or ""
+            pattern = _WILDCARD.search(path)
+            start = path[: pattern.start()] if pattern else path.rstrip(_END)
+            head = f"{_SCHEME}{found[1]}"
+            is_read = _is_read(text[max(0, place - _NAME_LENGTH) : place], pattern is not None)
+            yield NamedURI(field, f"{head}{_folder(path)}", f"{head}{start}", is_read)
+        place = following
+
+
+def _is_read(before: str, is_pattern: bool) -> bool:
+    name = _NAME.search(before)
+    if name is not None and _WRITTEN.search(name[1]):
+        return False
+    return is_pattern or (name is not None and _READ.search(name[1]) is not None)
 
 
 def uris_in(text: str) -> Iterator[str]:
@@ -15,10 +74,7 @@ def uris_in(text: str) -> Iterator[str]:
 
     Of a pattern such as ``gs://b/train-*`` the folder is given, since that is what can be measured.
     """
-    for rest in text.split(_SCHEME)[1:]:
-        found = _URI.match(rest)
-        if found is not None:
-            yield f"{_SCHEME}{found[1]}{_folder(found[2] or '')}"
+    return (found.uri for found in named_uris("", text))
 
 
 def outermost(uris: Iterable[str]) -> list[str]:
@@ -35,4 +91,4 @@ def _above(uri: str) -> Iterator[str]:
 def _folder(path: str) -> str:
     pattern = _WILDCARD.search(path)
     whole = path[: pattern.start()].rpartition("/")[0] if pattern else path
-    return whole.rstrip("/:.}]=&")
+    return whole.rstrip(_END)
