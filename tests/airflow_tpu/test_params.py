@@ -67,6 +67,7 @@ def test_optional_text_allows_null_and_no_other_field_does() -> None:
         "allow_paid_reason",
         "data_uri",
         "model",
+        "outputs",
         "revision",
     }
 

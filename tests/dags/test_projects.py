@@ -77,6 +77,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_command_of_a_readme_trains(cloud: BackgroundCloud, run_dag: Callable[..., Any], command: str) -> None:
     """Its packages are installed, its folder is the working directory, and what it leaves there is kept."""
     form = {"source": "repo", "command": command, "requirements": "requirements.txt", "seed": 21}
+    form["outputs"] = "figure.txt, *.h5"
     outcome = run_dag(**form, provisioning="node")
     assert outcome.state == "success", outcome.log[-4000:]
     stored = {name.partition("/attempt-1/")[2]: body for name, body in objects(cloud).items() if "/attempt-1/" in name}
@@ -92,6 +93,18 @@ def test_a_training_that_fails_before_a_pipe_has_failed(cloud: BackgroundCloud, 
     outcome = run_dag(source="repo", command="python fails.py |& tee log.txt", provisioning="node")
     assert (outcome.state, outcome.tasks["train"], outcome.tries["train"]) == ("failed", "failed", 1)
     assert any(name.endswith("/working-dir/log.txt") for name in objects(cloud))
+    assert names_left(cloud) == []
+
+
+@pytest.mark.usefixtures("project")
+def test_a_declared_output_that_is_missing_fails_the_run(cloud: BackgroundCloud, run_dag: Callable[..., Any]) -> None:
+    """Also one in a bucket, although the command ended well; what it did write is kept."""
+    command = "bash train.sh $TRC_SEED"
+    form = {"source": "repo", "command": command, "requirements": "requirements.txt", "provisioning": "node"}
+    outcome = run_dag(**form, outputs="*.h5\nruns/**\ngs://trc-local/exports/*")
+    assert (outcome.state, outcome.tasks["train"], outcome.tries["train"]) == ("failed", "failed", 1)
+    assert "did not write what it declared: runs/**, gs://trc-local/exports/*" in outcome.log
+    assert any(name.endswith("/working-dir/model.h5") for name in objects(cloud))
     assert names_left(cloud) == []
 
 

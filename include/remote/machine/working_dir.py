@@ -7,6 +7,7 @@ import os
 import protocol
 
 from machine import output_tree
+from machine.declared import Declared, started_ns
 from machine.output_tree import OutputFile
 from machine.run_dir import RunDir
 
@@ -18,19 +19,27 @@ _BEYOND = "is beyond the %d GiB that are saved from the working directory; write
 def left_files(run: RunDir, prefix: str) -> list[OutputFile]:
     """Return the files that have come or changed since the attempt was started, those beyond the limit with a reason.
 
-    The newest are saved first: the model is written after the data were unpacked.
+    What the run has declared is saved in any case, then the newest first: the model is written after the data were
+    unpacked.
 
     :param run: the attempt.
     :param prefix: of the object names, because their length is limited as a whole.
     """
-    try:
-        started = (run.path / protocol.JOB_FILE).stat().st_ctime_ns
-    except FileNotFoundError:
+    started = started_ns(run)
+    if started is None:
         return []
+    job = run.read(protocol.JOB_FILE) or {}
+    declared, folder = Declared.of(job), job.get("working_dir", "")
     new = output_tree.scan(run.bundle, prefix, since_ns=started)  # each minute, so what was shipped is not read again
-    found = [entry for entry in new if _is_result(entry) and _changed(entry) > started]
+    kept: list[OutputFile] = []
+    found: list[OutputFile] = []
+    for entry in (entry for entry in new if _is_file(entry) and _changed(entry) > started):
+        if declared.names(os.path.relpath(entry.name, folder or ".")):
+            kept.append(entry)
+        elif _is_result(entry):
+            found.append(entry)
     found.sort(key=_changed, reverse=True)
-    size, kept = 0, []
+    size = 0
     for entry in found:
         size += entry.path.lstat().st_size
         kept.append(entry if size <= LIMIT else entry._replace(reason=_BEYOND))
@@ -39,8 +48,11 @@ def left_files(run: RunDir, prefix: str) -> list[OutputFile]:
 
 def _is_result(entry: OutputFile) -> bool:
     parts = entry.name.split("/")
-    hidden = any(part.startswith(".") or part in _CACHES or part.endswith(".egg-info") for part in parts)
-    return not hidden and not entry.target and os.path.isfile(str(entry.path))
+    return not any(part.startswith(".") or part in _CACHES or part.endswith(".egg-info") for part in parts)
+
+
+def _is_file(entry: OutputFile) -> bool:
+    return not entry.target and os.path.isfile(str(entry.path))
 
 
 def _changed(entry: OutputFile) -> int:

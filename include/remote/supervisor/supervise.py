@@ -18,6 +18,7 @@ from typing import Any, Iterator, NamedTuple
 import protocol
 
 from machine import processes
+from machine.declared import Declared
 from machine.run_dir import ReservedFile, RunDir
 from supervisor.children import Children
 from supervisor.last_push import LastPush
@@ -72,7 +73,7 @@ class Supervisor:
             "stalled_secs": round(self._stall.seconds, 1),
             "leftovers_killed": leftovers,
             "tpu_holder": "" if end == StepEnd(0, None) else find_holder(self._run.log),
-            "missing_artifacts": self._missing_artifacts(),
+            "missing_artifacts": Declared.of(self._job).missing(self._run, self._job),
             "started_at": started_at,
             "ended_at": time.time(),
         }
@@ -164,9 +165,6 @@ class Supervisor:
     def _log_line(self, text: str) -> None:
         with contextlib.suppress(OSError):  # a full disk must not keep the result from being recorded
             os.write(self._log, ("airflow-tpu: " + text + "\n").encode("utf-8", "backslashreplace"))
-
-    def _missing_artifacts(self) -> list[str]:
-        return [pattern for pattern in self._job.get("artifacts", []) if not any(self._run.output.glob(pattern))]
 
 
 def _notify_start(ready: int, document: dict[str, Any]) -> None:

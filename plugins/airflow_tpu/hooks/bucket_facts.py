@@ -9,6 +9,8 @@ from airflow_tpu.core.ledger.bucket_retention import BucketRetention
 from airflow_tpu.errors import AccessDenied, ConfigError, Fault
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from google.cloud.storage import Bucket
 
 TIMEOUT = 60.0
@@ -117,6 +119,23 @@ class BucketFacts:
         options = {"max_results": 1, "fields": "items(name)", "timeout": TIMEOUT}
         try:
             return any(True for _ in self._client.list_blobs(bucket, prefix=prefix or None, **options))
+        except Forbidden:
+            return None
+
+    def written_since(self, start: str, since: dt.datetime, limit: int = COUNTED) -> list[str] | None:
+        """URIs of objects that were written after an instant; None when the bucket may not be listed.
+
+        :param start: beginning of their URIs.
+        :param since: aware instant, by the clock of the bucket.
+        :param limit: how many objects are looked at.
+        """
+        from google.api_core.exceptions import Forbidden
+
+        bucket, _, prefix = start.removeprefix("gs://").partition("/")
+        options = {"max_results": limit, "fields": "items(name,updated),nextPageToken", "timeout": TIMEOUT}
+        try:
+            blobs = self._client.list_blobs(bucket, prefix=prefix or None, **options)
+            return [f"gs://{bucket}/{blob.name}" for blob in blobs if blob.updated > since]
         except Forbidden:
             return None
 

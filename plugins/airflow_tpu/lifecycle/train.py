@@ -6,7 +6,7 @@ import contextlib
 import datetime as dt
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_tpu import protocol
@@ -29,6 +29,7 @@ from airflow_tpu.errors import (
     TPUVanished,
 )
 from airflow_tpu.lifecycle.release import clean_up, close_lost
+from airflow_tpu.lifecycle.training.bucket_outputs import missing_outputs
 from airflow_tpu.lifecycle.training.collect import Collected, collect
 from airflow_tpu.lifecycle.training.follow import Follower, RunningJob
 from airflow_tpu.lifecycle.training.launch import attach, launch
@@ -194,7 +195,7 @@ class Training:
             self.record,
             lambda now: now.with_life(now.attempt_node, training_seconds=result.seconds, cause=EndReason.FINISHED),
         )
-        result = result.judged_by(record.lease.expires_at)
+        result = self._with_bucket(result.judged_by(record.lease.expires_at), record)
         uri = artifacts_uri(run.conf, record.key.name, record.attempt)
         tell_resumption(run, result, log.info)
         error = classify_exit(result)
@@ -206,6 +207,20 @@ class Training:
         self._bring_home(record, uri)
         log.info("attempt %d finished after %.1f s", record.attempt, result.seconds)
         return Trained(record.attempt, result)
+
+    def _with_bucket(self, result: RunResult, record: RunRecord) -> RunResult:
+        """Add what only the bucket tells: declared outputs that are not there, and a checkpoint that did not arrive."""
+        if result.exit_code == 0 and result.checkpoint_durable is False and result.mirror_error:
+            log.warning(
+                "the last checkpoint of the run is not safe (%s)%s. The TPU is deleted next: write what you need of it "
+                "to TRC_OUTPUT_DIR",
+                result.mirror_error,
+                "" if result.last_durable_step is None else f"; that of step {result.last_durable_step} is",
+            )
+        if result.exit_code != 0 or not self.run.conf.bucket_outputs:
+            return result
+        missing = (*result.missing_artifacts, *missing_outputs(self.run, record))
+        return replace(result, missing_artifacts=missing)
 
     def _bring_home(self, record: RunRecord, uri: str) -> None:
         """What the run produced is in the bucket before this task ends: a TPU that goes then takes nothing along.

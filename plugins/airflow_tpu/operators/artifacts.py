@@ -46,7 +46,7 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
         _ = run.clients.access  # connections are read before the event loop runs
         with log_group(self.log, "Upload from the TPU what is not in the bucket yet"):
             collected = self._collect(run, record, uri)
-        self._require_output(collected, uri)
+        self._require_output(run, record, collected, uri)
         with log_group(self.log, "Compare the bucket with the manifest"):
             confirm(run, collected.manifest, uri)
         return self._describe(run, record, collected.manifest, uri)
@@ -64,15 +64,22 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
             self.log.info("the TPU has gone, but everything it produced is in the bucket (%s)", error)
             return found
 
-    def _require_output(self, collected: Collected, uri: str) -> None:
+    def _require_output(self, run: RunContext, record: RunRecord, collected: Collected, uri: str) -> None:
+        from airflow_tpu.lifecycle.training.bucket_outputs import written_elsewhere
+
         for problem in collected.skipped:
             self.log.warning("not copied: %s", problem)
         collected.check(uri)
-        if not collected.outputs and not self.allow_empty:
+        if collected.outputs or self.allow_empty:
+            return
+        written = written_elsewhere(run, record)
+        if not written:
             raise NothingProduced(
-                f"the run ended well and left no file in TRC_OUTPUT_DIR or beside its script; its log is below {uri}. "
-                "Write results there, or set allow_empty if there are none."
+                "the run ended well and left no file in TRC_OUTPUT_DIR or beside its script, nor any object below the "
+                f"gs:// URIs of its form; its log is below {uri}. Write results there, or set allow_empty if there are "
+                "none."
             )
+        self.log.info("the run has written straight to %s", ", ".join(one.start for one in written))
 
     def _describe(self, run: RunContext, record: RunRecord, manifest: Manifest, uri: str) -> dict[str, Any]:
         from airflow_tpu.lifecycle.training.reported import metrics

@@ -54,16 +54,19 @@ async def bucket(tmp_path: Path) -> AsyncIterator[Bucket]:
     assert art.faults.unused() == []
 
 
-def run_in_project(machine: Machine, folder: Path, script: str) -> None:
-    """Run a shell script in a project that has another file."""
+def run_in_project(machine: Machine, folder: Path, script: str, declared: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Run a shell script in a project that has other files; return its result."""
     project = folder / "project"
     project.mkdir()
     (project / "train.sh").write_text(script)
     (project / "shipped.txt").write_text("as it was")
     (project / "grows.txt").write_text("shipped")
     bundle = Bundle.build(Source(project, "train.sh", folder / "home"))
-    machine.ask("start", data=request(JobSpec(RUN.run_name, RUN.attempt, bundle.program), bundle))
-    assert machine.result()["exit_code"] == 0
+    job = JobSpec(RUN.run_name, RUN.attempt, bundle.program, artifacts=declared)
+    machine.ask("start", data=request(job, bundle))
+    result = machine.result()
+    assert result["exit_code"] == 0
+    return result
 
 
 async def test_what_is_left_in_the_working_directory_is_saved(machine: Machine, bucket: Bucket, tmp_path: Path) -> None:
@@ -83,6 +86,15 @@ async def test_data_in_the_working_directory_are_no_result(machine: Machine, buc
     (skipped,) = manifest["skipped"]
     assert skipped["path"] == "working-dir/data.bin"
     assert skipped["reason"].startswith("is beyond the 2 GiB that are saved")
+
+
+async def test_declared_outputs_are_saved_in_any_case(machine: Machine, bucket: Bucket, tmp_path: Path) -> None:
+    """Beyond the limit and in a folder that counts as a cache; a file that travelled and is unchanged is no output."""
+    script = "mkdir build && echo w > build/model.h5 && truncate -s 3G data.bin && echo w > other.h5"
+    result = run_in_project(machine, tmp_path, script, ("build/*.h5", "other.h5", "shipped.txt"))
+    assert result["missing_artifacts"] == ["shipped.txt"]
+    _, manifest = await bucket.push(machine)
+    assert paths(manifest["files"]) == ["log.txt", "working-dir/build/model.h5", "working-dir/other.h5"]
 
 
 @pytest.fixture

@@ -163,10 +163,12 @@ def test_a_failed_setup_is_the_result(machine: Machine) -> None:
 
 
 def test_declared_artifacts_that_are_missing_are_named(machine: Machine) -> None:
-    """Each pattern that matches nothing in the output directory is in the result."""
-    script = 'mkdir "$TRC_OUTPUT_DIR/model"; touch "$TRC_OUTPUT_DIR/model/w.bin"'
-    result = machine.run("sh", "-c", script, artifacts=("model/*.bin", "metrics.json", "ckpt/"))
-    assert result["missing_artifacts"] == ["metrics.json", "ckpt/"]
+    """Each pattern that names no file in the output or the working directory is in the result; a folder is no file."""
+    script = 'mkdir -p "$TRC_OUTPUT_DIR/model" runs/1/empty; touch "$TRC_OUTPUT_DIR/model/w.bin" runs/1/log'
+    there = ("model/*.bin", "runs/**", "runs", "**/log", "r?ns/*/log")
+    missing = ("metrics.json", "ckpt/", "*.bin", "runs/1/empty/**", "run")
+    result = machine.run("sh", "-c", script, artifacts=there + missing)
+    assert result["missing_artifacts"] == list(missing)
 
 
 def test_the_deadline_stops_the_run(machine: Machine) -> None:

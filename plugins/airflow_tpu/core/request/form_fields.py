@@ -91,6 +91,12 @@ def _command(value: Any) -> Any:
     return command(value)
 
 
+def _outputs(value: Any) -> Any:
+    from airflow_tpu.core.request.outputs import outputs  # read when a form is, not each time a DAG file is parsed
+
+    return outputs(value)
+
+
 def _paid_reason(value: Any) -> str:
     from airflow_tpu.core.request.consent import reason  # read when a form is, not each time a DAG file is parsed
 
@@ -243,6 +249,14 @@ _RESULTS: Form = {
         "A bucket in the TPU's region: traffic between regions is billed.",
         proposal="gs://my-bucket/runs",
         from_grant="bucket",
+    ),
+    "outputs": FormField(
+        RESULTS,
+        "Declared outputs",
+        Text(_outputs, "at most 50 patterns", lines=True),
+        "What the run has to write, one a line: `model.h5`, `runs/**`, `gs://bucket/exports/{{ ds }}`. Without one of "
+        "them it fails. Files are looked for in `TRC_OUTPUT_DIR` and in the working directory.",
+        "",
     ),
     "model": FormField(
         RESULTS,

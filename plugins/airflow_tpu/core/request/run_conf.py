@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_tpu.core.catalogue.catalogue import Catalogue
@@ -45,6 +45,7 @@ class RunConf:
     subnetwork: str
     service_account: str
     artifacts_uri: str
+    outputs: tuple[str, ...]
     model: str
     deadline_hours: float
     start_within_hours: float
@@ -82,10 +83,22 @@ class RunConf:
             "command": self.command.text if self.command is not None else "",
             "environment": variables,
         }
+        written = named_uris("outputs", "\n".join(self.bucket_outputs))
         found = [NamedURI("artifacts_uri", self.artifacts_uri, self.artifacts_uri)]
         for field, uri in (("script", self.script), ("data_uri", self.data_uri)):
             found += [NamedURI(field, uri, uri, is_read=True)] if uri.startswith("gs://") else []
+        found += [replace(named, is_read=False) for named in written]
         return (*found, *(named for field, text in texts.items() for named in named_uris(field, text)))
+
+    @property
+    def bucket_outputs(self) -> tuple[str, ...]:
+        """Declared outputs that the run writes straight to a bucket."""
+        return tuple(pattern for pattern in self.outputs if pattern.startswith("gs://"))
+
+    @property
+    def file_outputs(self) -> tuple[str, ...]:
+        """Declared outputs that the run leaves on the TPU VM."""
+        return tuple(pattern for pattern in self.outputs if not pattern.startswith("gs://"))
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -41,7 +41,8 @@ class JobSpec:
     :param setup: run first, with the same log; if it fails, the run has failed in the step ``setup``.
     :param grace_secs: seconds between the request to stop and the kill.
     :param deadline: Unix time at which the worker stops the run by itself, None for never.
-    :param artifacts: glob patterns below the output directory; each must match something when the run is done.
+    :param artifacts: patterns of files in the output or the working directory; each must name a file when the run is
+        done.
     :param checkpoints_uri: ``gs://bucket/prefix`` of the run, equal for all its attempts: there its checkpoints are
         mirrored while it runs, and a machine without any gets the newest from there. Empty: neither.
     :param mirror_secs: seconds between two looks at the checkpoints.

@@ -66,6 +66,7 @@ def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attemp
         working_dir=bundle.working_dir,
         environment={**_contract(conf, accelerator, attempt), **conf.environment, **given},
         requirements=bundle.requirements,
+        artifacts=conf.file_outputs,
         deadline=attempt.deadline.timestamp(),
         checkpoints_uri=checkpoints_uri(conf, attempt.run_name),
         stall_secs=conf.stall_minutes * 60.0,

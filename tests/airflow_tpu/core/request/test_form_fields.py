@@ -41,6 +41,7 @@ OTHER: Mapping[str, Any] = MappingProxyType(
         "network": "other",
         "subnetwork": "other",
         "service_account": "other@p.iam.gserviceaccount.com",
+        "outputs": "other.h5",
         "model": "other",
         "deadline_hours": 11,
         "start_within_hours": 11,

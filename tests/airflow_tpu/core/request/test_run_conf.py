@@ -78,6 +78,7 @@ def test_a_good_form(catalogue: Catalogue) -> None:
         network="",
         subnetwork="",
         service_account="",
+        outputs=(),
         model="",
         allow_paid_reason="",
     )
