@@ -21,7 +21,10 @@ HEAD = """# The trigger form
 The fields of *Trigger* for `tpu_train` and `tpu_nightly_retrain`, and of the `conf` of every operator. The first task
 checks all of them before anything is created; its message names every fault at once, with what is allowed. A default
 counts where a field is left out. A DAG of yours shows its own defaults in its form, such as
-`train_params(script="mine.py", deadline_hours=6)`.
+`train_params(script="mine.py", deadline_hours=6)`; one without a form writes a run down as
+[`TPURun(script="mine.py", deadline_hours=6)`](operators.md#tpurun). What is left out and comes from the grant is taken
+when the run begins, from the first row that fits the fields that are given, and stays as it was if the grant changes
+while the run lasts.
 """
 
 
@@ -35,15 +38,17 @@ def page(form: Form = FORM) -> str:
 
 
 def _row(name: str, row: FormField) -> str:
-    return f"| `{name}` | {row.title} | {_default(row)} | {row.kind.limits()} | {row.help} |"
+    return f"| `{name}` | {row.title} | {default_of(row)} | {row.kind.limits()} | {row.help} |"
 
 
-def _default(row: FormField) -> str:
+def default_of(row: FormField) -> str:
+    """Return what a field is that is left out, in words."""
     if row.default == "":
         return "empty"
     value = "none" if row.default is REQUIRED else f"`{row.default}`".replace("False", "false")
-    shown = f"the grant's {row.from_grant}" if row.from_grant else row.proposal and f"`{row.proposal}`"
-    return f"{value}; the form shows {shown}" if shown else value
+    if row.from_grant:
+        return f"the grant's {row.from_grant}" + ("" if row.default is REQUIRED else f", else {value}")
+    return f"{value}; the form shows `{row.proposal}`" if row.proposal else value
 
 
 if __name__ == "__main__":

@@ -54,7 +54,9 @@ def _class(module: str, name: str) -> Any:
 
 def _group() -> list[str]:
     group = importlib.import_module("airflow_tpu.task_groups").tpu_session
-    return ["## `tpu_session`\n", "From `airflow_tpu.task_groups`.\n", _prose(group), _fields(group)]
+    run = importlib.import_module("airflow_tpu.tpu_run").TPURun
+    session = ["## `tpu_session`\n", "From `airflow_tpu.task_groups`.\n", _prose(group), _fields(group)]
+    return [*session, "## `TPURun`\n", "From `airflow_tpu.tpu_run`; [every field](form.md).\n", _prose(run)]
 
 
 def _section(kind: type) -> str:
@@ -77,7 +79,7 @@ def _prose(thing: Any) -> str:
     """What stands before the first field; example code in a fence."""
     text = (inspect.getdoc(thing) or "").split("\n:", 1)[0]
     text = re.sub(r"``([^`]*)``", r"`\1`", re.sub(r":\w+:`~?([^`]*)`", _reference, text)).strip()
-    return CODE.sub(lambda match: f"```python\n{textwrap.dedent(match[1]).strip()}\n```", text) + "\n"
+    return CODE.sub(lambda match: f"```python\n{textwrap.dedent(match[1]).strip()}\n```\n\n", text).strip() + "\n"
 
 
 def _fields(thing: Any) -> str:

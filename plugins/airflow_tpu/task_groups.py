@@ -26,6 +26,8 @@ from airflow_tpu.retry import retry_policy
 if TYPE_CHECKING:
     from airflow.sdk.types import Operator
 
+    from airflow_tpu.tpu_run import Conf
+
 INFRASTRUCTURE_RETRIES = MAX_PREEMPTIONS + 50
 """Airflow's own limit of tries. It never decides: our budget does, and Airflow counts some tries by itself."""
 
@@ -58,7 +60,7 @@ class TPUSession:
 
 
 @contextmanager
-def tpu_session(conf: str | Mapping[str, Any], group_id: str = "", **arguments: Any) -> Iterator[TPUSession]:
+def tpu_session(conf: Conf, group_id: str = "", **arguments: Any) -> Iterator[TPUSession]:
     """Lend a TPU to the tasks defined inside.
 
     .. code-block:: python
@@ -69,7 +71,7 @@ def tpu_session(conf: str | Mapping[str, Any], group_id: str = "", **arguments: 
     A DAG may have any number of sessions, each with a TPU of its own, also in task groups, and in mapped ones. The
     DAG run fails when a task of a session has failed, or the delete of its TPU.
 
-    :param conf: what to run and where (templated).
+    :param conf: what to run and where, such as ``TPURun(script="train.py")`` (templated).
     :param group_id: name of the session, which all its task ids begin with. One without a name has the ids ``lease``,
         ``create``, ``delete`` and ``verdict``; the next one beside it is called ``tpu__1``, as Airflow numbers tasks.
     :param arguments: further arguments for every operator of the session (``gcp_conn_id``, ``deferrable`` ...).

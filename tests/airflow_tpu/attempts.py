@@ -22,6 +22,7 @@ def run_context(script: str = "hello.py", **changes: object) -> RunContext:
         "script": script,
         "accelerator_type": "v2-8",
         "zone": ZONE,
+        "tier": "spot",
         "artifacts_uri": f"gs://{BUCKET}/runs",
         "provisioning": "node",
         **changes,

@@ -57,7 +57,13 @@ QUICK = CallTiming(answer=60.0, retry=120.0, pause=0.02)
 """Try again soon, but never because the machine is slow: a call that is made twice would be counted twice."""
 BRIEF = replace(QUICK, retry=0.3)
 """Give up soon an API that does not get better."""
-FORM = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
+FORM = {
+    "script": "hello.py",
+    "accelerator_type": "v2-8",
+    "zone": ZONE,
+    "tier": "spot",
+    "artifacts_uri": f"gs://{BUCKET}/runs",
+}
 """The least that a person has to ask for."""
 
 STARTED = dt.datetime.now(dt.UTC)

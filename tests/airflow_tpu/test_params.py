@@ -38,7 +38,7 @@ def test_default_of_the_dag_is_shown() -> None:
 
 def test_default_for_no_field_is_refused() -> None:
     """A mistyped name fails the import of the DAG, with the names there are."""
-    with pytest.raises(ConfigError, match=r"dedline_hours = 6: no such field.*deadline_hours"):
+    with pytest.raises(ConfigError, match=r"dedline_hours = .*: no such field.*nearest: deadline_hours"):
         train_params(dedline_hours=6)
 
 
@@ -117,6 +117,13 @@ def test_defaults_come_from_the_grant(grant: str, expected: tuple[str, ...], mon
     assert tuple(params[name].resolve() for name in asked) == expected
     told = params["accelerator_type"].schema["description_md"]
     assert [str(row) for row in load_grant().allowances if str(row) not in told] == []
+
+
+def test_defaults_from_the_grant_fit_those_of_the_dag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A DAG that names its type shows zone and tier of the first row that has it."""
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__GRANT", "local.yaml")
+    shown = dump(train_params(accelerator_type="v5litepod-8"))
+    assert (shown["zone"], shown["tier"]) == ("europe-west4-b", "spot")
 
 
 def test_the_form_offers_the_zones_of_the_grant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ for file in sys.argv[1:]:
 FORM_MODULES = {
     "catalogue": {"catalogue", "columns", "generations", "tables", "transfer_rates"},
     "grant": {"allowance", "alternatives", "grant"},
-    "request": {"environment", "field_kinds", "fields", "form_fields", "paths", "shell_words", "type_and_zone"},
+    "request": {"environment", "field_kinds", "fields", "form_fields", "paths", "type_and_zone"},
     "tpu": {"resource_name", "spec"},
 }
 

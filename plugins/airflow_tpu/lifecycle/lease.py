@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_tpu.core.grant.authorize import authorize
 from airflow_tpu.core.grant.create_request import Request
@@ -17,7 +16,6 @@ from airflow_tpu.core.grant.project_identity import identity_warnings
 from airflow_tpu.errors import ConfigError, GrantError
 from airflow_tpu.lifecycle.preflight.storage import check_storage, config_uris
 from airflow_tpu.lifecycle.project_snapshot import answered_snapshot
-from airflow_tpu.lifecycle.run_context import conf_mapping
 from airflow_tpu.lifecycle.sharing.identity import introduce
 from airflow_tpu.lifecycle.training.launch import build_bundle
 
@@ -47,6 +45,8 @@ def take_lease(run: RunContext, holder: Holder) -> RunRecord:
     introduce(run, run.key.airflow)
     record = run.stores.runs.acquire(run.key, run.conf.zone, deadline, holder)
     log.info("lease of %s until %s: %s", record.key.name, record.lease.expires_at, run.stores.runs.uri(run.key))
+    if run.from_grant != record.from_grant:
+        record = run.stores.runs.update(record, lambda now: replace(now, from_grant=run.from_grant))
     try:
         if record.alternative is None:
             permit = order.reserve(run.stores.reservations, snapshot, record, now)
@@ -88,16 +88,15 @@ def _anew(record: RunRecord, alternative: Alternative) -> RunRecord:
     return replace(record, alternative=alternative, capacity_search=None)
 
 
-def check_grant(run: RunContext, conf: str | Mapping[str, Any]) -> Permit:
+def check_grant(run: RunContext) -> Permit:
     """Refuse with every reason, or describe what covers the run.
 
-    :param run: the run.
-    :param conf: its form as rendered; a wrong one is refused with the grant's reasons too.
+    :param run: the run; a wrong form is refused with the grant's reasons too.
     :raises ConfigError: the form is wrong.
     :raises GrantError: the grant does not cover the run.
     :raises TransientError: the zone did not answer, also when it was asked again.
     """
-    end = _end(run, conf, run.clock.now())
+    end = _end(run, run.clock.now())
     named = config_uris(run, _check_alone(run, end))
     check_storage(run, named)
     for line in _identity_warnings(run):
@@ -108,11 +107,11 @@ def check_grant(run: RunContext, conf: str | Mapping[str, Any]) -> Permit:
     return authorize(run.grant, order.request(run.key, end), snapshot.inventory(), run.clock.now(), reserved)
 
 
-def _end(run: RunContext, conf: str | Mapping[str, Any], now: dt.datetime) -> dt.datetime:
+def _end(run: RunContext, now: dt.datetime) -> dt.datetime:
     try:
         return run.request.deadline(now)
     except ConfigError as error:
-        raise with_grant(error, conf_mapping(conf), run.offers, run.grant, now) from error
+        raise with_grant(error, run.asked, run.offers, run.grant, now) from error
 
 
 def _check_alone(run: RunContext, end: dt.datetime) -> Bundle:

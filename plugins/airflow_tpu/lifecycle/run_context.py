@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.clock import WALL, Clock
-from airflow_tpu.core.grant.alternatives import with_zones_of
+from airflow_tpu.core.grant.alternatives import form_defaults, with_zones_of
 from airflow_tpu.core.ledger.ledger_filter import LedgerFilter
 from airflow_tpu.core.ledger.usage import Usage, fold
+from airflow_tpu.core.request.form_fields import FROM_GRANT
 from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.core.request.run_dates import RunDates, with_dates
 from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
@@ -89,7 +90,33 @@ class RunContext(GrantContext):
     @cached_property
     def conf(self) -> RunConf:
         """What was asked for, checked."""
-        return RunConf.parse(with_dates(conf_mapping(self._conf), self.dates), self.offers)
+        return RunConf.parse(self.asked, self.offers)
+
+    @cached_property
+    def asked(self) -> Mapping[str, Any]:
+        """The fields as given, with the dates that they name, and those that the grant fills."""
+        return {**self.from_grant, **self._given}
+
+    @cached_property
+    def from_grant(self) -> Mapping[str, str]:
+        """The fields that are left out: as they were when the run began, else as the grant has them now.
+
+        Without a grant that can be read there are none: the end of a run does not need them.
+        """
+        missing = FROM_GRANT - self._given.keys()
+        if not missing:
+            return {}
+        try:
+            record = self.stores.runs.find(self.key)
+            if record is not None and record.from_grant.keys() == missing:
+                return record.from_grant
+            return form_defaults(self._given, self.grant, self.offers)
+        except ConfigError:
+            return {}
+
+    @cached_property
+    def _given(self) -> Mapping[str, Any]:
+        return with_dates(conf_mapping(self._conf), self.dates)
 
     @cached_property
     def offers(self) -> Catalogue:

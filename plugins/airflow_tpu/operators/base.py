@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.lifecycle.run_context import RunContext
     from airflow_tpu.lifecycle.waits.polling import Waiting
+    from airflow_tpu.tpu_run import Conf
 
 RETRIES = 5
 """Tries after the first of a task that is not given another number."""
@@ -42,8 +43,8 @@ LEASE_SECONDS = 1.0
 class CloudTPUBaseOperator(BaseOperator):
     """Base of the operators of this package.
 
-    :param conf: what to run and where, a mapping or JSON text
-        (:class:`airflow_tpu.core.request.run_conf.RunConf`) (templated).
+    :param conf: what to run and where, a :class:`airflow_tpu.tpu_run.TPURun`, another mapping of the fields of the
+        form, or JSON text (templated).
     :param gcp_conn_id: connection of type ``google_cloud_platform`` (templated).
     :param ssh_conn_id: connection of type ``ssh`` with user and private key of the TPU VMs (templated).
     :param impersonation_chain: service account to impersonate, empty for none (templated).
@@ -61,7 +62,7 @@ class CloudTPUBaseOperator(BaseOperator):
     def __init__(  # noqa: PLR0913 - keyword arguments of a task, each with a default but one
         self,
         *,
-        conf: str | Mapping[str, Any],
+        conf: Conf,
         gcp_conn_id: str = "google_cloud_default",
         ssh_conn_id: str = "tpu_ssh_default",
         impersonation_chain: str = "",
@@ -76,7 +77,9 @@ class CloudTPUBaseOperator(BaseOperator):
             kwargs.setdefault("retry_delay", dt.timedelta(seconds=settings.retry_seconds()))
         kwargs.setdefault("doc_md", task_doc(type(self)))
         super().__init__(**kwargs)
-        self.conf = conf
+        check_names(conf)
+        # As rendered when the task runs: whatever only the running task knows has its value by then.
+        self.conf: Any = conf
         self.gcp_conn_id = gcp_conn_id
         self.ssh_conn_id = ssh_conn_id
         self.impersonation_chain = impersonation_chain
@@ -183,6 +186,21 @@ class FencedOperator(CloudTPUBaseOperator):
             return
         self.log.warning("ended from outside: asking for the TPU of %s to be deleted", record.key.name)
         abandon(run, record.lease.token, LEASE_SECONDS)
+
+
+def check_names(conf: Conf) -> None:
+    """Refuse a name that is no field while the DAG file is parsed; values are checked when a task runs.
+
+    :raises ConfigError: with every such name, and the place it belongs in.
+    """
+    if not isinstance(conf, Mapping) or not conf:
+        return
+    from airflow_tpu.core.request.form_fields import FORM
+    from airflow_tpu.core.request.unknown_fields import unknown_field
+    from airflow_tpu.errors import ConfigError
+
+    if faults := [unknown_field(name, FORM) for name in conf if name not in FORM]:
+        raise ConfigError(faults, "conf")
 
 
 def in_thread(work: Callable[[], object], seconds: float) -> None:

@@ -25,7 +25,7 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
         from airflow_tpu.lifecycle.lease import check_grant
 
         run = self.run_context(context)
-        permit = check_grant(run, self.conf)
+        permit = check_grant(run)
         self.log.info("%s", permit)
         self.log.info("the grant ends %s", run.grant.ends_at)
         return permit.to_json()

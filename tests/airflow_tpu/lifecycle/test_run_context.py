@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
+from airflow_tpu.core.grant.alternatives import Alternative
+from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.core.tpu.spec import Tier
+from airflow_tpu.errors import ConfigError
 from airflow_tpu.lifecycle.connections import Connections
 from airflow_tpu.lifecycle.run_context import RunContext
-from tests.airflow_tpu.cloud_env import FORM, KEY, ROOT, CloudEnv
+from airflow_tpu.operators.grant import CloudTPUCheckGrantOperator
+from airflow_tpu.operators.lease import CloudTPULeaseOperator
+from tests.airflow_tpu.cloud_env import FORM, KEY, ROOT, CloudEnv, context
 from tests.airflow_tpu.core.made_ledger import NOW, closed, opened
 from tests.airflow_tpu.identities import AIRFLOW
+
+FIRST = Alternative("us-central1-f", "v2-8", "tpu-vm-tf-2.18.0-pjrt", Tier.ON_DEMAND)
+"""The first row of the local cloud's grant."""
 
 
 def record(env: CloudEnv, key: RunKey) -> None:
@@ -31,6 +41,37 @@ def test_a_run_is_judged_beside_the_others(env: CloudEnv) -> None:
     assert [len(usage.rows) for usage in usages] == [1] * 8
     assert sum(usage.covered.chip_hours > 0 for usage in usages) == 5
     assert sum(usage.not_covered.chip_hours > 0 for usage in usages) == 3
+
+
+def test_the_grant_fills_what_is_left_out(env: CloudEnv) -> None:
+    """A script alone is a whole run, as a mapping and as JSON text: TPU and bucket are those that the form shows."""
+    for conf in ({"script": "hello.py"}, '{"script": "hello.py"}'):
+        found = RunContext(KEY, conf, Connections()).conf
+        assert Alternative.asked(found) == FIRST
+        assert found.artifacts_uri == f"{ROOT}/runs"
+
+
+def test_a_grant_that_changes_moves_no_run(env: CloudEnv, grant: Grant) -> None:
+    """From its lease to the end of that a run keeps what the grant has filled in; the next run follows the grant."""
+    CloudTPULeaseOperator(task_id="lease", conf={"script": "hello.py"}, poll_interval=0.1).execute(context())
+    renewed = replace(grant, allowances=grant.allowances[::-1])
+
+    def asked(**more: str) -> str:
+        return str(Alternative.asked(RunContext(KEY, {"script": "hello.py", **more}, Connections(), renewed).conf))
+
+    assert asked() == "on-demand v2-8 in us-central1-f"
+    assert asked(zone="europe-west4-a") == "spot v6e-1 in europe-west4-a"
+    env.runs.release(KEY)
+    assert asked() == "spot v6e-1 in us-east1-d"
+
+
+def test_a_field_that_no_row_fits_is_refused_with_the_rows(env: CloudEnv) -> None:
+    """What cannot be taken from the grant is one error with everything else that is wrong."""
+    asked = {"script": "hello.py", "accelerator_type": "v3-8", "seed": -1}
+    with pytest.raises(ConfigError) as caught:
+        CloudTPUCheckGrantOperator(task_id="check_grant", conf=asked).execute(context())
+    assert [fault.field for fault in caught.value.faults] == ["seed", "zone", "accelerator_type"]
+    assert "no row of the grant fits, so give zone; allowed: 5 on-demand v2-8 devices" in str(caught.value)
 
 
 def test_the_damage_of_another_run_stops_no_report(env: CloudEnv, caplog: pytest.LogCaptureFixture) -> None:

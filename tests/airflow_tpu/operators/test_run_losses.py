@@ -67,14 +67,26 @@ class Training:
 
     def wake(self, event: dict[str, Any], **conf: Any) -> None:
         """Execute the task as after its deferral."""
-        asked = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
+        asked = {
+            "script": "hello.py",
+            "accelerator_type": "v2-8",
+            "zone": ZONE,
+            "tier": "spot",
+            "artifacts_uri": f"gs://{BUCKET}/runs",
+        }
         task = CloudTPUTrainOperator(task_id="train", conf={**asked, **conf})
         instance = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1, xcom_push=self._push)
         task.execute_finished(context(ti=instance), event)
 
     def hear_of_wait(self, event: dict[str, Any], **conf: Any) -> None:
         """Execute the task as after the wait for its TPU."""
-        asked = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
+        asked = {
+            "script": "hello.py",
+            "accelerator_type": "v2-8",
+            "zone": ZONE,
+            "tier": "spot",
+            "artifacts_uri": f"gs://{BUCKET}/runs",
+        }
         task = CloudTPUTrainOperator(task_id="train", conf={**asked, **conf})
         instance = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1, xcom_push=self._push)
         task.execute_ready(context(ti=instance), event)

@@ -44,7 +44,13 @@ def runs(env: CloudEnv) -> RunStore:
 
 def task(**form: Any) -> CloudTPUCreateOperator:
     """The create task of a run with this form."""
-    asked = {"script": "hello.py", "accelerator_type": "v2-8", "zone": ZONE, "artifacts_uri": f"gs://{BUCKET}/runs"}
+    asked = {
+        "script": "hello.py",
+        "accelerator_type": "v2-8",
+        "zone": ZONE,
+        "tier": "spot",
+        "artifacts_uri": f"gs://{BUCKET}/runs",
+    }
     return CloudTPUCreateOperator(
         task_id="create", conf={**asked, "provisioning": "node", **form}, deferrable=True, poll_interval=0.1
     )

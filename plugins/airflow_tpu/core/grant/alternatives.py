@@ -1,15 +1,16 @@
-"""The capacity search: which allowances of the grant to try next when a zone has no capacity.
+"""Which TPUs the rows of the grant offer: to a run that leaves its TPU open, and to the capacity search.
 
-Only TPUs that cost nothing more are tried: of a row of the grant in the data's region (traffic between regions is
-billed), of a type with as many chips, with an image that runs on it.
+The search tries other allowances when a zone has no capacity. Only TPUs that cost nothing more are tried: of a row of
+the grant in the data's region (traffic between regions is billed), of a type with as many chips, with an image that
+runs on it.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.core.backoff import ExponentialBackoff
 from airflow_tpu.core.tpu.spec import Tier, region_of
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from airflow_tpu.core.grant.allowance import Allowance
     from airflow_tpu.core.grant.grant import Grant
     from airflow_tpu.core.request.run_conf import RunConf
+
+ASKED = ("accelerator_type", "zone", "tier")
+"""The fields that one row of the grant fills together."""
 
 _GROWTH = 1.5
 _LONGEST_PAUSE = 6.0
@@ -103,10 +107,33 @@ def with_zones_of(grant: Grant, catalogue: Catalogue) -> Catalogue:
     return catalogue.also_in((name, row.zone) for name, row in offers)
 
 
+def form_defaults(given: Mapping[str, Any], grant: Grant, catalogue: Catalogue) -> dict[str, str]:
+    """Return the fields that the grant fills: its bucket, and the TPU of its first row that fits what is given.
+
+    The form shows them, and a run without a form gets them.
+
+    :param given: the fields that are given, unchecked; they stay as they are.
+    :param grant: what may be used for free.
+    :param catalogue: what Cloud TPU offers, the zones of the grant included.
+    :return: without type, zone and tier if no row fits.
+    """
+    asked = {name: given[name] for name in ASKED if name in given}
+    fitting = (tpu for row in grant.allowances for tpu in _asked_of(row, catalogue) if asked.items() <= tpu.items())
+    found = {"artifacts_uri": f"gs://{grant.bucket}/{grant.prefix}/runs", **next(fitting, {})}
+    return {name: value for name, value in found.items() if name not in given}
+
+
 def types_of(row: Allowance, catalogue: Catalogue) -> list[AcceleratorType]:
     """Return the single-worker types that a row covers, in the catalogue's order."""
     kinds = (catalogue.types[name] for name in catalogue.single_host_types())
     return [kind for kind in kinds if row.is_of(kind.name, kind.generation)]
+
+
+def _asked_of(row: Allowance, catalogue: Catalogue) -> Iterator[dict[str, str]]:
+    """Every TPU of one worker that a row covers, as a form asks for it."""
+    for kind in types_of(row, catalogue):
+        if row.zone in catalogue.zones_of(kind.name):
+            yield dict(zip(ASKED, (kind.name, row.zone, str(row.tier)), strict=True))
 
 
 def _of_row(row: Allowance, conf: RunConf, catalogue: Catalogue) -> Iterator[Alternative]:

@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_tpu.core.catalogue.catalogue import Catalogue
+from airflow_tpu.core.grant.alternatives import ASKED
 from airflow_tpu.core.grant.authorize import authorize
 from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import Inventory
+from airflow_tpu.core.request.fields import shown
 from airflow_tpu.core.request.run_conf import read_form
 from airflow_tpu.core.tpu.spec import TPUSpec
 from airflow_tpu.errors import ConfigError, Fault, GrantError
@@ -24,11 +26,22 @@ def with_grant(
     """Add the grant's objections to the error of a form, so that both can be mended at once.
 
     :param form: faults of the form by itself.
-    :param mapping: what was submitted.
+    :param mapping: what was submitted, completed from the grant.
     :param now: aware instant from which the deadline counts.
     """
-    faults = [*form.faults, *_grants_reasons(mapping, catalogue, grant, now)]
+    faults = [*form.faults, *_without_a_row(mapping, grant), *_grants_reasons(mapping, catalogue, grant, now)]
     return ConfigError(faults, form.subject, consequence=form.consequence)
+
+
+def _without_a_row(asked: Mapping[str, Any], grant: Grant) -> list[Fault]:
+    """A fault if type or zone could not be taken from the grant, because none of its rows fits the rest."""
+    missing = [name for name in ASKED[:2] if name not in asked]
+    named = [name for name in ASKED if name in asked]
+    if not missing or not named:
+        return []
+    wanted = " and ".join(f"{name} {asked[name]}" for name in named[1:])
+    problem = f"no row of the grant fits{f' together with {wanted}' if wanted else ''}, so give {' and '.join(missing)}"
+    return [Fault(named[0], shown(asked[named[0]]), problem, tuple(map(str, grant.allowances)))]
 
 
 def _grants_reasons(mapping: Mapping[str, Any], catalogue: Catalogue, grant: Grant, now: datetime) -> tuple[Fault, ...]:

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_tpu.core.request.environment import check_text, environment
+from airflow_tpu.core.request.environment import check_text, environment, joined_lines, split_words
 from airflow_tpu.core.request.fields import Invalid, plain
-from airflow_tpu.core.request.shell_words import joined_lines, split_words
 
 SHELL = ("bash", "-o", "pipefail")
 """A training that fails in the middle of a pipe (``train.py |& tee log``) has failed."""

@@ -6,11 +6,11 @@ Both are stored in Airflow's database, shown in its UI and written to the VM's j
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_tpu.core.request.fields import Invalid, plain
-from airflow_tpu.core.request.shell_words import split_words
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LIMIT = 100_000  # bytes; Linux takes 128 KiB for one argument (MAX_ARG_STRLEN)
@@ -31,6 +31,12 @@ _SECRET_VALUE = re.compile(
     r"|\bxox[abp]-[\w-]{20,}"
     r"|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\."
 )
+_CONTINUED = re.compile(r"\\\r?\n")
+# In this order: '...' stays as it is, "..." may be continued, a backslash joins lines. A form field of one line turns
+# the pasted end of a line into a blank: then the backslash stands alone, and vanishes too. Any other pair stays.
+_PARTS = re.compile(
+    r"""(?P<single>'[^']*')|(?P<double>"(?:[^"\\]|\\.)*")|(?P<joint>\\\r?\n|(?<!\S)\\(?=[ \t]|\Z))|\\.""", re.DOTALL
+)
 _HINT = "looks like a secret; keep it in Secret Manager and let the script read it with the VM's service account"
 
 
@@ -39,7 +45,7 @@ def arguments(value: Any) -> tuple[str, ...]:
 
     :raises Invalid: for an open quote, a secret or more than 100 kB.
     """
-    given = [plain(word) for word in value] if isinstance(value, list | tuple) else [plain(value)]
+    given = [_word(word) for word in value] if isinstance(value, list | tuple) else [plain(value)]
     whole = "\n".join(given)
     check_text(whole)
     return tuple(given if isinstance(value, list | tuple) else split_words(whole))
@@ -58,6 +64,28 @@ def check_text(text: str) -> None:
         raise Invalid(_HINT, secret=True)
 
 
+def joined_lines(text: str) -> str:
+    """Return a text whose continued lines are one: a command that is pasted from a README may span several."""
+    return _PARTS.sub(_joined, text.rstrip())
+
+
+def split_words(line: str) -> list[str]:
+    """Return the words of a line as a shell splits them; nothing is expanded.
+
+    :raises Invalid: a quote is open.
+    """
+    try:
+        return shlex.split(joined_lines(line))
+    except ValueError as error:
+        raise Invalid(f"cannot be split into words: {str(error).lower()}") from None
+
+
+def _joined(part: re.Match[str]) -> str:
+    if part["joint"] is not None:
+        return ""
+    return _CONTINUED.sub("", part[0]) if part["double"] is not None else part[0]
+
+
 def environment(value: Any) -> dict[str, str]:
     """Environment variables: one ``KEY=VALUE`` a line, or a mapping.
 
@@ -66,13 +94,18 @@ def environment(value: Any) -> dict[str, str]:
     pairs = list(value.items()) if isinstance(value, Mapping) else list(_pairs(plain(value)))
     found: dict[str, str] = {}
     for name, content in pairs:
-        _check(name, plain(content))
         if name in found:
             raise Invalid(f"has {name} twice")
-        found[name] = content
+        found[name] = _word(content)
+        _check(name, found[name])
     if len("\n".join(found.values()).encode()) > _LIMIT:
         raise Invalid(f"is longer than {_LIMIT} bytes")
     return found
+
+
+def _word(value: Any) -> str:
+    """One word, which a DAG may give as a number."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else plain(value)
 
 
 def _pairs(lines: str) -> Iterable[tuple[str, str]]:

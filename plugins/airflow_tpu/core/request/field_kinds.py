@@ -27,6 +27,10 @@ class FieldKind(Protocol):
     def limits(self) -> str:
         """Return what is allowed, in words, as Markdown."""
 
+    @property
+    def annotation(self) -> str:
+        """Type of the value where a run is written in Python, by its name in ``tpu_run.py``."""
+
 
 @dataclass(frozen=True)
 class Text:
@@ -36,12 +40,14 @@ class Text:
     :param allowed: what is allowed, in words.
     :param lines: several lines.
     :param examples: values that the form proposes.
+    :param annotation: type of the value where a run is written in Python.
     """
 
     read: Callable[[Any], Any]
     allowed: str
     lines: bool = False
     examples: Callable[[Catalogue], Sequence[str]] | tuple[str, ...] = ()
+    annotation: str = "Text"
 
     def reader(self, catalogue: Catalogue) -> Callable[[Any], Any]:
         """Return the reader of this text."""
@@ -86,6 +92,11 @@ class Choice:
         """Return the values."""
         return " or ".join(f"`{value}`" for value in self.meanings)
 
+    @property
+    def annotation(self) -> str:
+        """Return the type in Python."""
+        return "Text"
+
 
 @dataclass(frozen=True)
 class FromCatalogue:
@@ -113,6 +124,11 @@ class FromCatalogue:
         """Return what is allowed."""
         return self.allowed
 
+    @property
+    def annotation(self) -> str:
+        """Return the type in Python."""
+        return "Text"
+
 
 @dataclass(frozen=True)
 class Whole:
@@ -139,6 +155,11 @@ class Whole:
         """Return the range."""
         return f"{self.least} to {self.most} {self.unit}".rstrip()
 
+    @property
+    def annotation(self) -> str:
+        """Return the type in Python."""
+        return "Whole"
+
 
 @dataclass(frozen=True)
 class Hours:
@@ -163,6 +184,11 @@ class Hours:
         """Return the range."""
         return f"{'0' if self.zero else 'more than 0'} to {self.most} hours"
 
+    @property
+    def annotation(self) -> str:
+        """Return the type in Python."""
+        return "Number"
+
 
 @dataclass(frozen=True)
 class Flag:
@@ -179,3 +205,8 @@ class Flag:
     def limits(self) -> str:
         """Return the values."""
         return "`true` or `false`"
+
+    @property
+    def annotation(self) -> str:
+        """Return the type in Python."""
+        return "Flag"

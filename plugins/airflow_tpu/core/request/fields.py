@@ -52,18 +52,25 @@ class Field:
     sensitive: bool = False
 
 
-def read_fields(given: object, fields: Mapping[str, Field], prefix: str = "") -> tuple[dict[str, Any], list[Fault]]:
+def read_fields(
+    given: object,
+    fields: Mapping[str, Field],
+    prefix: str = "",
+    unknown: Callable[[object, Iterable[str]], Fault] | None = None,
+) -> tuple[dict[str, Any], list[Fault]]:
     """Read all fields.
 
     :param given: the mapping as it came in.
     :param fields: what is expected.
     :param prefix: put before field names in faults.
+    :param unknown: returns the fault of a name that is none of the fields; by default with the nearest one.
     :return: typed values of the good fields, and a fault for each other one.
     """
     if not isinstance(given, Mapping):
         return {}, [Fault(prefix.rstrip(".") or "(all)", shown(given), "must be a mapping of fields", tuple(fields))]
     values: dict[str, Any] = {}
-    faults = [_unknown(key, fields, prefix) for key in given if key not in fields]
+    odd = [key for key in given if key not in fields]
+    faults = [unknown(key, fields) if unknown else _unknown(key, fields, prefix) for key in odd]
     for name, field in fields.items():
         raw = given.get(name, field.default)
         try:

@@ -39,7 +39,7 @@ class FormField:
     :param help: what it means, as Markdown; the form and the documentation show it.
     :param default: value of a field that is left out; without one the field must be given.
     :param proposal: what the form shows of a field without default.
-    :param from_grant: field of the grant that the form shows instead, where there is a grant.
+    :param from_grant: where in the grant the value of a field is found that is left out, in words.
     :param sensitive: no message shows its value, right or wrong.
     """
 
@@ -130,7 +130,7 @@ _WHAT: Form = {
     "arguments": FormField(
         WHAT,
         "Arguments",
-        Text(environment.arguments, "at most 100 kB"),
+        Text(environment.arguments, "at most 100 kB", annotation="Words"),
         "Words for the script, quoted as in a shell, also pasted over several lines; `$TRC_DATA_URI` and the other "
         "`TRC_` names are expanded.",
         "",
@@ -160,7 +160,7 @@ _WHAT: Form = {
     "environment": FormField(
         WHAT,
         "Environment",
-        Text(environment.environment, "at most 100 kB; no name with `TRC_`", lines=True),
+        Text(environment.environment, "at most 100 kB; no name with `TRC_`", lines=True, annotation="Variables"),
         "`NAME=value`, one a line. No secrets.",
         "",
         sensitive=True,
@@ -173,14 +173,14 @@ _WHERE: Form = {
         "Accelerator type",
         FromCatalogue(Catalogue.single_host_types, "a [type](tpu-types.md) of one VM", accelerator_type),
         "Generation and size of the TPU.",
-        from_grant="first row",
+        from_grant="first row that fits",
     ),
     "zone": FormField(
         WHERE,
         "Zone",
         FromCatalogue(_zones, "a zone of the type, by the [price list](tpu-types.md#prices-by-list) or the grant"),
         "One that the grant names for this type; others cost money.",
-        from_grant="first row",
+        from_grant="first row that fits",
     ),
     "tier": FormField(
         WHERE,
@@ -188,7 +188,7 @@ _WHERE: Form = {
         Choice(dict.fromkeys(Tier, ""), Tier),
         "`spot` may vanish at any moment; the run then resumes.",
         str(Tier.SPOT),
-        from_grant="first row",
+        from_grant="first row that fits",
     ),
     "runtime_version": FormField(
         WHERE,
@@ -317,3 +317,6 @@ _LIMITS: Form = {
 
 FORM: Form = {**_WHAT, **_WHERE, **_RESULTS, **_LIMITS}
 """Every field, in the order of the form."""
+
+FROM_GRANT = frozenset(name for name, row in FORM.items() if row.from_grant)
+"""The fields that the grant fills in where they are left out."""

@@ -13,6 +13,7 @@ from airflow_tpu.core.request.fields import read_fields, shown
 from airflow_tpu.core.request.form_fields import FORM, REFUSE, WALK, Form
 from airflow_tpu.core.request.storage_uris import NamedURI, named_uris, outermost
 from airflow_tpu.core.request.type_and_zone import subnetwork_faults, type_faults, zone_faults
+from airflow_tpu.core.request.unknown_fields import unknown_field
 from airflow_tpu.core.tpu.spec import QUEUED_RESOURCE, Tier
 from airflow_tpu.errors import ConfigError, Fault
 
@@ -125,7 +126,8 @@ def read_form(
     :return: values by field, and the faults. A type that exists is among the values although it cannot be driven, so
         that zone, runtime version and grant are checked all the same.
     """
-    values, faults = read_fields(mapping, {name: row.field(catalogue) for name, row in form.items()})
+    fields = {name: row.field(catalogue) for name, row in form.items()}
+    values, faults = read_fields(mapping, fields, unknown=unknown_field)
     faults += subnetwork_faults(values.get("subnetwork"), values.get("zone"))
     if values.get("command") is not None:
         values["script"], faults = "", [fault for fault in faults if fault.field != "script"]

@@ -115,6 +115,8 @@ class RunRecord:
     :param alternative: which TPU is asked for, None for the one of the form.
     :param capacity_search: the search for capacity, None while there is none.
     :param refusals: creates in a row that the API has answered with an error which may pass.
+    :param from_grant: the fields that the run left out, as the grant filled them when the lease was taken: a grant that
+        changes meanwhile moves no run.
     """
 
     key: RunKey
@@ -129,6 +131,7 @@ class RunRecord:
     alternative: Alternative | None = None
     capacity_search: CapacitySearch | None = None
     refusals: int = 0
+    from_grant: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def node_id(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_tpu.core.catalogue.catalogue import Catalogue
+from airflow_tpu.core.grant.alternatives import form_defaults
 from airflow_tpu.core.grant.form_reasons import with_grant
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.request.run_conf import RunConf
@@ -98,3 +99,28 @@ def test_nothing_is_guessed(local: tuple[Catalogue, Grant], changes: dict[str, A
     with pytest.raises(ConfigError) as alone:
         RunConf.parse({**FORM, **changes}, catalogue)
     assert faults_of(local, **changes) == list(alone.value.faults)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"accelerator_type": "v3-8"}, ("accelerator_type", "no row of the grant fits, so give zone")),
+        ({"zone": "us-west1-c"}, ("zone", "no row of the grant fits, so give accelerator_type")),
+        (
+            {"accelerator_type": "v2-8", "tier": "preemptible"},
+            ("accelerator_type", "no row of the grant fits together with tier preemptible, so give zone"),
+        ),
+    ],
+)
+def test_what_no_row_fits_is_not_guessed(
+    local: tuple[Catalogue, Grant], given: dict[str, str], said: tuple[str, str]
+) -> None:
+    """A zone or type that no row could fill is missing, and the rows there are stand beside what was asked."""
+    catalogue, grant = local
+    asked = {"script": "digits.py", **given}
+    asked |= form_defaults(asked, grant, catalogue)
+    with pytest.raises(ConfigError) as caught:
+        RunConf.parse(asked, catalogue)
+    fault = with_grant(caught.value, asked, catalogue, grant, NOW).faults[-1]
+    assert (fault.field, fault.problem) == said
+    assert fault.allowed == tuple(map(str, grant.allowances))

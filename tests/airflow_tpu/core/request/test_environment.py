@@ -1,8 +1,8 @@
-"""Environment variables of the script that look like secrets and are none."""
+"""Arguments and environment of the script: words and numbers, and what looks like a secret and is none."""
 
 from __future__ import annotations
 
-from airflow_tpu.core.request.environment import environment
+from airflow_tpu.core.request.environment import arguments, environment
 
 
 def test_special_tokens_of_a_language_model_are_not_secrets() -> None:
@@ -15,3 +15,9 @@ def test_paths_are_not_secrets() -> None:
     """A variable that holds the path of a credential is no secret."""
     found = environment("GOOGLE_APPLICATION_CREDENTIALS=/etc/key.json\nAPI_KEY=projects/p/secrets/s")
     assert found == {"GOOGLE_APPLICATION_CREDENTIALS": "/etc/key.json", "API_KEY": "projects/p/secrets/s"}
+
+
+def test_a_dag_gives_words_and_variables_one_by_one() -> None:
+    """What a DAG computes is a list or a mapping, with numbers in it; nothing of it is split."""
+    assert arguments(["--lr", 0.01, "--steps", 600, "a b"]) == ("--lr", "0.01", "--steps", "600", "a b")
+    assert environment({"STEPS": 600, "NAME": "a b"}) == {"STEPS": "600", "NAME": "a b"}

@@ -259,7 +259,7 @@ def test_environment(catalogue: Catalogue) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["A", "1A=x", "A-B=x", "TRC_SEED=1", "A=1\nA=2", "=x", "A=\x00", 5, {"A": 1}, {1: "A"}]
+    "text", ["A", "1A=x", "A-B=x", "TRC_SEED=1", "A=1\nA=2", "=x", "A=\x00", 5, {"A": True}, {1: "A"}]
 )
 def test_bad_environments(catalogue: Catalogue, text: object) -> None:
     """Names follow the shell's rules, and what this package sets is not overridden."""

@@ -46,7 +46,7 @@ def faults(**form: str) -> list[tuple[str, object, str]]:
     """What the first task says of a form."""
     conf = {**CONF, **form}
     with pytest.raises(ConfigError) as caught:
-        check_grant(RunContext(KEY, conf, Connections()), conf)
+        check_grant(RunContext(KEY, conf, Connections()))
     return [(fault.field, fault.value, fault.problem) for fault in caught.value.faults]
 
 
@@ -88,7 +88,7 @@ def test_what_is_there_passes(data: CloudEnv, caplog: pytest.LogCaptureFixture) 
     uri = f"gs://{BUCKET}/days/2026-11-28"
     conf = {**CONF, "data_uri": uri, "arguments": f"--data={uri}/*.tfrecord --in {uri}/a. gs://{BUCKET}/perhaps"}
     with caplog.at_level(logging.WARNING):
-        check_grant(RunContext(KEY, conf, Connections()), conf)
+        check_grant(RunContext(KEY, conf, Connections()))
     assert [record.getMessage() for record in caplog.records if "nothing is there yet" in record.getMessage()] == [
         f"arguments: nothing is there yet at gs://{BUCKET}/perhaps; right if the run writes it, else correct it"
     ]
@@ -116,7 +116,7 @@ def test_a_configuration_with_data_elsewhere_is_refused(data: CloudEnv, project:
     (project / "configs" / "base.yaml").write_text("data_dir: gs://eu-data/x\n")
     conf = {**CONF, "source": "repo", "script": "train.py", "arguments": "--config configs/base.yaml"}
     with pytest.raises(GrantViolation) as caught:
-        check_grant(RunContext(KEY, conf, Connections()), conf)
+        check_grant(RunContext(KEY, conf, Connections()))
     (fault,) = caught.value.faults
     assert isinstance(fault, Fault)
     assert (fault.field, fault.value) == ("arguments (configs/base.yaml)", "gs://eu-data/x")

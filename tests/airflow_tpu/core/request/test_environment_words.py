@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_tpu.core.request.environment import split_words
 from airflow_tpu.core.request.fields import Invalid
-from airflow_tpu.core.request.shell_words import split_words
 
 
 @pytest.mark.parametrize(
