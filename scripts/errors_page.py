@@ -65,6 +65,8 @@ ADVICE = {
     "RunInterrupted": "The next try resumes from the newest whole checkpoint.",
     "StorageUnreachable": "The TPU stays and the run is tried again. Check the bucket and the VM's service account; of a package index, that the VM "
     "reaches it.",
+    "SourceUnreachable": "The next try asks again; the commit stays the same. Check that the Airflow workers reach the server, through its proxy "
+    "(https_proxy) where there is one.",
     "RunStopped": "The TPU is deleted, the run's output is kept. Clear the task to continue from the newest checkpoint.",
     "RunStalled": "The run is stopped and tried again. Look at the last lines of its log.",
     "RunFailed": "The TPU is deleted, log and output are kept. The message ends with the last lines of the log.",

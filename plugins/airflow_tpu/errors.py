@@ -108,12 +108,7 @@ class GrantError(ConfigError):
     """
 
     def __init__(
-        self,
-        faults: Iterable[Fault],
-        subject: str = "the configuration",
-        *,
-        advice: str = "",
-        consequence: str = "",
+        self, faults: Iterable[Fault], subject: str = "the configuration", *, advice: str = "", consequence: str = ""
     ) -> None:
         self.advice = advice
         super().__init__(faults, subject, consequence=consequence)
@@ -290,6 +285,12 @@ class RunInterrupted(RemoteError):
 
 class StorageUnreachable(RemoteError):
     """Exit 74: the script could not reach its storage, or the installation of its requirements the package index."""
+
+    retry = Retry.SOON
+
+
+class SourceUnreachable(RemoteError):
+    """The server of the project's repository did not answer, or gave no whole answer."""
 
     retry = Retry.SOON
 

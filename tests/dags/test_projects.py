@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from airflow_tpu import settings
 from localcloud.testing import BackgroundCloud
+from tests.airflow_tpu.git_server import commit, git, git_server
 from tests.dags.evidence import names_left, objects
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -115,3 +117,37 @@ def test_what_a_command_starts_is_looked_for_first(cloud: BackgroundCloud, run_d
     assert outcome.tasks["check_grant"] == "failed"
     assert "command = 'python -m regnetish.trian'" in outcome.log
     assert cloud.snapshot()["nodes"] == []
+
+
+MOVES = """
+    import json, os, pathlib, subprocess
+    print("revision", os.environ["TRC_REVISION"], sorted(os.listdir(".")))
+    pathlib.Path(os.environ["TRC_OUTPUT_DIR"], "revision").write_text(os.environ["TRC_REVISION"])
+"""
+
+
+def test_a_private_repository_trains_one_commit(
+    cloud: BackgroundCloud, run_dag: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only its files travel; the commit is known to script, ledger and bucket, and the token to nobody."""
+    token = "t0ken-0f-the-git-server"
+    served = tmp_path / "served" / "repo"
+    lines = "\n".join(line.removeprefix("    ") for line in MOVES.splitlines())
+    first = commit(served, {"project/train.py": lines, "README.md": "x", "project/.hidden": "x"})
+    with git_server(tmp_path / "served") as server:
+        server.logins = (f"git:{token}",)
+        connection = {"conn_type": "git", "host": f"{server.url}/repo", "password": token}
+        monkeypatch.setenv("AIRFLOW_CONN_GIT_REPO", json.dumps(connection))
+        source = f"{server.url}/repo@main#subdirectory=project"
+        form = {"source": source, "source_conn_id": "git_repo", "command": "python train.py"}
+        outcome = run_dag(**form, provisioning="node")
+    assert outcome.state == "success", outcome.log[-4000:]
+    assert f"revision {first} ['train.py', 'trc']" in outcome.log
+    stored = {name: body.decode(errors="replace") for name, body in objects(cloud).items()}
+    assert next(body for name, body in stored.items() if name.endswith("/attempt-1/output/revision")) == first
+    for kind in ("/opened.json", "/sources/"):
+        assert first in next(body for name, body in stored.items() if kind in f"/{name}")
+    assert git(served, "rev-parse", "main") == first
+    shown = [outcome.log, json.dumps(outcome.xcom), *stored.values()]
+    assert [text for text in shown if token in text or server.authorizations[-1] in text] == []
+    assert names_left(cloud) == []

@@ -52,6 +52,16 @@ def connection(conn_id: str) -> Connection:
     return BaseHook.get_connection(conn_id)
 
 
+def find_connection(conn_id: str) -> Connection | None:
+    """A connection by its id, None if there is none."""
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        return connection(conn_id)
+    except AirflowNotFoundException:
+        return None
+
+
 def variable(key: str) -> object:
     """Value of an Airflow Variable, None when there is none."""
     from airflow.sdk import Variable

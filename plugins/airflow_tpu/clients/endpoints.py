@@ -87,7 +87,7 @@ def _check_hosts(options: ConnectionOptions, allowed: frozenset[str], faults: li
     }
     for name, host in endpoints.items():
         unprotected = options.anonymous or (name == "tpu_api_endpoint" and options.tpu_insecure)
-        if unprotected and not (host and _is_near(host, allowed)):
+        if unprotected and not (host and is_near(host, allowed)):
             problem = (
                 "is reached without credentials or TLS, which only a loopback, private or allow-listed host may be"
             )
@@ -112,7 +112,8 @@ def check_storage_url(name: str, url: str, anonymous: bool, faults: list[Fault])
         faults.append(Fault(name, url, problem, (), f"https://{url.partition('://')[2]}"))
 
 
-def _is_near(host: str, allowed: frozenset[str]) -> bool:
+def is_near(host: str, allowed: frozenset[str]) -> bool:
+    """Whether a host may be reached without TLS: loopback, private or allow-listed."""
     bare = host.strip("[]")
     if bare in allowed or bare == "localhost":
         return True

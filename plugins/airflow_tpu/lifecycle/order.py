@@ -158,4 +158,5 @@ class Order:
             requested_at=now,
             transfers=transfers(self.bucket_locations, self.below, spec.zone, self.artifacts_uri),
             term=GrantTerm(self.grant.begins_at, self.grant.ends_at, tuple(map(str, self.grant.allowances))),
+            commit=record.commit,
         )

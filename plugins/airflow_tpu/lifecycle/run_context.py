@@ -9,15 +9,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.clock import WALL, Clock
+from airflow_tpu.clients.repository.login import read_git_login
 from airflow_tpu.core.grant.alternatives import form_defaults, with_zones_of
 from airflow_tpu.core.ledger.ledger_filter import LedgerFilter
 from airflow_tpu.core.ledger.usage import Usage, fold
 from airflow_tpu.core.request.form_fields import FROM_GRANT
+from airflow_tpu.core.request.references.source_address import GitAddress
 from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.core.request.run_dates import RunDates, with_dates
 from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.lifecycle.run_request import RunRequest
+from airflow_tpu.lifecycle.source.repository import Repository
 from airflow_tpu.stores.grant_stores import Stores
 from airflow_tpu.stores.grants import load_catalogue, load_grant, shared_root, store_root
 from airflow_tpu.stores.models import ModelStore
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from airflow_tpu.core.catalogue.catalogue import Catalogue
     from airflow_tpu.core.grant.grant import Grant
     from airflow_tpu.core.run.run_record import RunRecord
+    from airflow_tpu.core.source.pin import SourcePin
     from airflow_tpu.core.tpu.labels import RunKey
     from airflow_tpu.lifecycle.connections import Clients
 
@@ -130,6 +134,36 @@ class RunContext(GrantContext):
     def request(self) -> RunRequest:
         """What that means for the TPU."""
         return RunRequest(self.conf, self.grant, self.offers, self.clients)
+
+    @cached_property
+    def repository(self) -> Repository | None:
+        """The git repository that the project is in, None if it is in none.
+
+        :raises ConfigError: the connection with its login is missing, or another server's.
+        """
+        address, conn_id = self.conf.address, self.conf.source_conn_id
+        if not isinstance(address, GitAddress):
+            return None
+        return Repository(address, read_git_login(conn_id, address) if conn_id else None)
+
+    @cached_property
+    def source_pin(self) -> SourcePin | None:
+        """The commit that this run trains, found by the first of its tasks; None if the project is no repository.
+
+        :raises SourceUnreachable: the server did not answer.
+        :raises ConfigError: there is no such branch, tag or commit.
+        """
+        return self.repository.pin(self.stores.sources, self.key) if self.repository is not None else None
+
+    @property
+    def commit(self) -> str:
+        """Digits of that commit, empty without one."""
+        return self.source_pin.commit if self.source_pin is not None else ""
+
+    @property
+    def revision(self) -> str:
+        """Commit of the project, else what the form says of code that the script fetches by itself."""
+        return self.commit or self.conf.revision
 
     @cached_property
     def models(self) -> ModelStore:

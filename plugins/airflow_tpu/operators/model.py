@@ -44,15 +44,15 @@ class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
 
         run = self.run_context(context)
         store = run.models
-        bundle, revision = build_bundle(run), run.conf.revision
-        now = fingerprint_of(run.clients.storage, run.conf, code_digest(bundle.sha256, revision))
+        bundle = build_bundle(run)
+        now = fingerprint_of(run.clients.storage, run.conf, code_digest(bundle.sha256, run.revision))
         newest = next(iter(store.versions()), None)
         manifest = store.manifest(newest) if newest else None
         if manifest is None or manifest.fingerprint != now:
             before = "there is no version yet" if manifest is None else f"version {newest} was {manifest.fingerprint}"
             self.log.info("training: fingerprint %s; %s", now, before)
             return now
-        fetching = [] if revision else fetching_files(bundle.data)
+        fetching = [] if run.conf.revision and not run.commit else fetching_files(bundle.data)
         if fetching:
             self.log.warning(
                 "training: %s fetches code whose commit it does not name, so whether that has changed is unknown. "

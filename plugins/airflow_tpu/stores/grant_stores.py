@@ -10,6 +10,7 @@ from airflow_tpu.stores.airflows import AirflowStore
 from airflow_tpu.stores.ledger import LedgerStore
 from airflow_tpu.stores.reservations import ReservationStore
 from airflow_tpu.stores.runs import RunStore
+from airflow_tpu.stores.sources import SourceStore
 
 if TYPE_CHECKING:
     from airflow_tpu.hooks.artifacts import ArtifactsHook
@@ -23,12 +24,14 @@ class Stores:
     :param ledger: what was used.
     :param reservations: what runs have taken from the grant, whatever their prefix.
     :param airflows: the Airflows that use the bucket.
+    :param sources: the commit that each run trains.
     """
 
     runs: RunStore
     ledger: LedgerStore
     reservations: ReservationStore
     airflows: AirflowStore
+    sources: SourceStore
 
     @classmethod
     def below(cls, storage: ArtifactsHook, root: str, shared: str, clock: Clock = WALL) -> Stores:
@@ -44,4 +47,5 @@ class Stores:
             ledger=LedgerStore(storage, root, clock=clock),
             reservations=ReservationStore(storage, shared, clock=clock),
             airflows=AirflowStore(storage, shared, clock=clock),
+            sources=SourceStore(storage, root, clock=clock),
         )

@@ -29,10 +29,13 @@ class RunStore(Store):
         """Where the record of a run is."""
         return f"{self.root}/leases/{key.name}.json"
 
-    def acquire(self, key: RunKey, zone: str, expires_at: dt.datetime, holder: Holder | None = None) -> RunRecord:
+    def acquire(
+        self, key: RunKey, zone: str, expires_at: dt.datetime, holder: Holder | None = None, commit: str = ""
+    ) -> RunRecord:
         """Take the lease, or take it again with a new token: older attempts are fenced off from now on.
 
         :param holder: which DAG run takes it.
+        :param commit: what the run trains.
         :raises LeaseHeld: another DAG run of the same ids has it.
         :raises TransientError: too many others wrote the object at the same time.
         """
@@ -40,10 +43,10 @@ class RunStore(Store):
 
         def taken(current: RunRecord | None) -> RunRecord:
             if current is None:
-                return RunRecord(key, Lease(token, expires_at, holder), zone)
+                return RunRecord(key, Lease(token, expires_at, holder), zone, commit=commit)
             if current.lease.is_held_against(holder, self.clock.now()):
                 raise LeaseHeld(self._held(current))
-            return current.renewed(token, expires_at, holder)
+            return current.renewed(token, expires_at, holder, commit)
 
         return self.change(self.uri(key), RUN_RECORD_FORM, taken)
 

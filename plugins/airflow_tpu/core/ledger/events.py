@@ -85,6 +85,7 @@ class Opened:
     :param term: the grant at that instant, None if nothing was noted of it.
     :param dag_run: digest that all sessions of the DAG run share.
     :param session: name of the session, empty for the one without a name.
+    :param commit: of the repository that the project of the run is in, empty without one.
     """
 
     node_id: str
@@ -105,6 +106,7 @@ class Opened:
     term: GrantTerm | None = None
     dag_run: str = ""
     session: str = ""
+    commit: str = ""
 
     @property
     def path(self) -> str:

@@ -97,6 +97,12 @@ def _outputs(value: Any) -> Any:
     return outputs(value)
 
 
+def _source(value: Any) -> str:
+    from airflow_tpu.core.request.references.source_address import source_address
+
+    return str(source_address(value)) if value else ""
+
+
 def _paid_reason(value: Any) -> str:
     from airflow_tpu.core.request.consent import reason  # read when a form is, not each time a DAG file is parsed
 
@@ -114,9 +120,16 @@ _WHAT: Form = {
     "source": FormField(
         WHAT,
         "Project",
-        Text(optional(paths.folder), "relative path"),
-        "Folder below `include/train` that script, command and requirements are in. All of it travels; it is the "
-        "working directory.",
+        Text(_source, "relative path, `gs://` archive or `https://` repository"),
+        "What script, command and requirements are in: a folder below `include/train`, a `gs://` archive, or a git "
+        "repository, `https://github.com/org/repo@v1.2`. All of it travels; it is the working directory.",
+        "",
+    ),
+    "source_conn_id": FormField(
+        WHAT,
+        "Connection of the project",
+        Text(text(200, empty=True), "at most 200 characters"),
+        "Airflow connection with the token of a private git repository; its host is the server of the project.",
         "",
     ),
     "command": FormField(
@@ -146,7 +159,7 @@ _WHAT: Form = {
         WHAT,
         "Revision",
         Text(text(200, empty=True), "at most 200 characters"),
-        "`TRC_REVISION`: commit or tag of code that the script fetches by itself. Another one counts as changed code.",
+        "Branch, tag or commit of a project in git. Else `TRC_REVISION`: of code that the script fetches by itself.",
         "",
     ),
     "data_uri": FormField(

@@ -9,8 +9,14 @@ from typing import Any
 from airflow_tpu.core.catalogue.catalogue import Catalogue
 from airflow_tpu.core.catalogue.runtimes import runtime_faults
 from airflow_tpu.core.request.command import Command
-from airflow_tpu.core.request.fields import read_fields, shown
+from airflow_tpu.core.request.fields import Invalid, fault_of, read_fields, shown
 from airflow_tpu.core.request.form_fields import FORM, REFUSE, WALK, Form
+from airflow_tpu.core.request.references.source_address import (
+    Address,
+    GitAddress,
+    reference,
+    source_address,
+)
 from airflow_tpu.core.request.storage_uris import NamedURI, named_uris, outermost
 from airflow_tpu.core.request.type_and_zone import subnetwork_faults, type_faults, zone_faults
 from airflow_tpu.core.request.unknown_fields import unknown_field
@@ -28,6 +34,7 @@ class RunConf:
 
     script: str
     source: str
+    source_conn_id: str
     command: Command | None
     arguments: tuple[str, ...]
     requirements: str
@@ -74,6 +81,14 @@ class RunConf:
     def queued(self) -> bool:
         """Whether the TPU is asked for by queued resource."""
         return self.provisioning == QUEUED_RESOURCE
+
+    @property
+    def address(self) -> Address | None:
+        """Where the project comes from, None if the script stands for itself."""
+        if not self.source:
+            return None
+        found = source_address(self.source)
+        return found.at(self.revision) if isinstance(found, GitAddress) else found
 
     @property
     def named_uris(self) -> tuple[NamedURI, ...]:
@@ -128,6 +143,7 @@ def read_form(
     """
     fields = {name: row.field(catalogue) for name, row in form.items()}
     values, faults = read_fields(mapping, fields, unknown=unknown_field)
+    faults += _source_faults(values)
     faults += subnetwork_faults(values.get("subnetwork"), values.get("zone"))
     if values.get("command") is not None:
         values["script"], faults = "", [fault for fault in faults if fault.field != "script"]
@@ -140,3 +156,21 @@ def read_form(
         faults += zone_faults(kind, values.get("zone"), catalogue)
         faults += runtime_faults(kind, values.get("runtime_version"), catalogue.all_runtimes())
     return values, faults
+
+
+def _source_faults(values: Mapping[str, Any]) -> list[Fault]:
+    """What does not fit together of a project, its revision and its connection."""
+    address = source_address(values["source"]) if values.get("source") else None
+    revision, conn_id = values.get("revision", ""), values.get("source_conn_id", "")
+    if address is not None and not isinstance(address, GitAddress):
+        problem = "is for a project in git, and this one is not"
+        return [Fault("source_conn_id", conn_id, problem)] if conn_id else []
+    if address is None or not revision:
+        return []
+    if address.ref and revision != address.ref:
+        return [Fault("revision", revision, f"differs from {address.ref!r}, which source names after '@'")]
+    try:
+        reference(revision)
+    except Invalid as error:
+        return [fault_of("revision", revision, error)]
+    return []

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from airflow_tpu.errors import AcceleratorMissing, Budget, BudgetExhausted, Retry, StockOut, TPUError
+from airflow_tpu.errors import (
+    AcceleratorMissing,
+    Budget,
+    BudgetExhausted,
+    Retry,
+    SourceUnreachable,
+    StockOut,
+    TPUError,
+)
 
 NO_PROGRESS_LIMIT = 3
 """Attempts in a row without a newer checkpoint after which a run is given up."""
@@ -81,5 +89,6 @@ class Spent:
 
 
 def counts(error: TPUError) -> bool:
-    """Whether an error is a loss: infrastructure, worth another attempt, and not a mere wait for capacity."""
-    return error.budget is Budget.INFRASTRUCTURE and error.retry is not Retry.NEVER and not isinstance(error, StockOut)
+    """Whether an error is a loss: infrastructure, worth another attempt, and not a mere wait before anything ran."""
+    is_wait = isinstance(error, StockOut | SourceUnreachable)
+    return error.budget is Budget.INFRASTRUCTURE and error.retry is not Retry.NEVER and not is_wait

@@ -28,6 +28,7 @@ class Attempt:
     :param own_resource: full name of what the worker deletes if Airflow does not come back, empty for nothing.
     :param code: digest of the source code.
     :param soft_delete_secs: for how long the bucket keeps and bills removed checkpoints.
+    :param revision: commit of the project, or of the code that the script fetches by itself.
     """
 
     run_name: str
@@ -38,6 +39,7 @@ class Attempt:
     own_resource: str = ""
     code: str = ""
     soft_delete_secs: float = 0.0
+    revision: str = ""
 
 
 def artifacts_uri(conf: RunConf, run_name: str, attempt: int) -> str:
@@ -89,6 +91,6 @@ def _contract(conf: RunConf, accelerator: AcceleratorType, attempt: Attempt) -> 
         "TRC_ARTIFACTS_URI": artifacts_uri(conf, attempt.run_name, attempt.number),
         "TRC_BASELINE_URI": attempt.baseline_uri,
         "TRC_SEED": str(conf.seed),
-        "TRC_REVISION": conf.revision,
+        "TRC_REVISION": attempt.revision,
         **attempt.dates.environment,
     }

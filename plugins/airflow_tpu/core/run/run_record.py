@@ -117,6 +117,7 @@ class RunRecord:
     :param refusals: creates in a row that the API has answered with an error which may pass.
     :param from_grant: the fields that the run left out, as the grant filled them when the lease was taken: a grant that
         changes meanwhile moves no run.
+    :param commit: of the repository that the project is in, empty without one.
     """
 
     key: RunKey
@@ -132,6 +133,7 @@ class RunRecord:
     capacity_search: CapacitySearch | None = None
     refusals: int = 0
     from_grant: Mapping[str, str] = field(default_factory=dict)
+    commit: str = ""
 
     @property
     def node_id(self) -> str:
@@ -143,9 +145,9 @@ class RunRecord:
         """What the node's labels say of the lease."""
         return LeaseStamp(token=self.lease.token, expires_at=self.lease.expires_at, incarnation=self.incarnation)
 
-    def renewed(self, token: str, expires_at: dt.datetime, holder: Holder | None = None) -> RunRecord:
+    def renewed(self, token: str, expires_at: dt.datetime, holder: Holder | None = None, commit: str = "") -> RunRecord:
         """The same record with its lease taken again."""
-        return replace(self, lease=self.lease.renewed(token, expires_at, holder))
+        return replace(self, lease=self.lease.renewed(token, expires_at, holder), commit=commit)
 
     def next_incarnation(self, at_least: int = 0, zone: str = "") -> RunRecord:
         """The record for the next physical life, in this zone."""

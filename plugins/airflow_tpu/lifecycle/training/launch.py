@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from airflow_tpu.core.source.selection import Source
 from airflow_tpu.errors import ConfigError, ConnectionFailed, Fault
 from airflow_tpu.hooks.bucket_facts import split_uri
 from airflow_tpu.lifecycle.training.follow import RunningJob
+from airflow_tpu.lifecycle.training.project_files import project_files
 from airflow_tpu.lifecycle.training.removed_objects import kept_seconds
 from airflow_tpu.lifecycle.waits.loss import living
 from airflow_tpu.lifecycle.waits.reachability import session_with, worker_addresses
@@ -36,6 +36,7 @@ def build_bundle(run: RunContext) -> Bundle:
     """Collect the script, its neighbours and its requirements; keys that lie there are named and stay.
 
     :raises ConfigError: a file is missing, or may not be read.
+    :raises SourceUnreachable: the server of the project did not answer.
     """
     bundle = _collect(run)
     if bundle.left_behind:
@@ -48,15 +49,18 @@ def build_bundle(run: RunContext) -> Bundle:
 
 
 def _collect(run: RunContext) -> Bundle:
+    conf, home = run.conf, settings.include_dir() / "train"
+    if conf.script.startswith("gs://"):
+        return _collect_object(run, home)
+    with project_files(run) as top:
+        return Bundle.build(Source(top, conf.script, home, conf.arguments, conf.requirements, conf.command))
+
+
+def _collect_object(run: RunContext, home: Path) -> Bundle:
+    """Collect a script that is an object of its own, with nothing beside it."""
     from google.api_core.exceptions import Forbidden, NotFound
 
-    conf, home = run.conf, settings.include_dir() / "train"
-    top = home / conf.source if conf.source else home
-    if not top.is_dir():
-        raise ConfigError([Fault("source", conf.source, f"there is no such folder in {home}")], "the bundle")
-    source = Source(top, conf.script, home, conf.arguments, conf.requirements, conf.command)
-    if not conf.script.startswith("gs://"):
-        return Bundle.build(source)
+    conf = run.conf
     bucket, name = split_uri(conf.script)
     with tempfile.TemporaryDirectory(prefix="airflow-tpu-") as folder:
         script = Path(folder) / Path(name).name
@@ -65,7 +69,7 @@ def _collect(run: RunContext) -> Bundle:
         except (Forbidden, NotFound) as error:
             problem = "there is no such object" if isinstance(error, NotFound) else "may not be read"
             raise ConfigError([Fault("script", conf.script, problem)], "the bundle") from error
-        return Bundle.build(replace(source, top=Path(folder), script=script.name))
+        return Bundle.build(Source(Path(folder), script.name, home, conf.arguments, conf.requirements))
 
 
 async def locate(client: TPUClient, run: RunContext, record: RunRecord, node: ResourceName) -> RunningJob:
@@ -127,8 +131,9 @@ async def launch(client: TPUClient, run: RunContext, record: RunRecord, node: Re
         baseline,
         run.dates,
         str(own),
-        code_digest(bundle.sha256, run.conf.revision),
+        code_digest(bundle.sha256, run.revision),
         kept_seconds(run),
+        run.revision,
     )
     spec = plan_job(run.conf, run.request.accelerator_of(record), bundle, attempt)
     async with session_with(client, run.clients.access.login, node, job.address) as session:

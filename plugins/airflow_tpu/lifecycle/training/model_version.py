@@ -82,6 +82,7 @@ def describe(run: RunContext, dag_run: Any, found: str, output: tuple[str, Mappi
             "run_id": run.key.run_id,
             "revision": revision(settings.include_dir()),
             "fetched_revision": conf.revision,
+            "commit": run.commit,
             **_started(conf),
             "arguments": list(conf.arguments),
             "data_uri": conf.data_uri,

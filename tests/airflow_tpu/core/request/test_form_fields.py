@@ -27,6 +27,7 @@ OTHER: Mapping[str, Any] = MappingProxyType(
     {
         "arguments": "--other",
         "source": "other",
+        "source_conn_id": "other",
         "command": "python other.py",
         "requirements": "other.txt",
         "data_uri": "gs://other/data",

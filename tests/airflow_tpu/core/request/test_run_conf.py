@@ -55,6 +55,7 @@ def test_a_good_form(catalogue: Catalogue) -> None:
     assert RunConf.parse(GOOD, catalogue) == RunConf(
         script="digits.py",
         source="",
+        source_conn_id="",
         command=None,
         arguments=("--steps", "600", "--name=a b"),
         accelerator_type="v2-8",

@@ -1,0 +1,1 @@
+"""A git repository, read through the program git: which commits it has, and the files of one."""
