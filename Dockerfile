@@ -7,7 +7,7 @@ FROM ${BASE_IMAGE} AS wheel
 ARG PIP_INDEX_URL
 WORKDIR /tmp/source
 COPY pyproject.toml README.md LICENSE ./
-COPY scripts/long_description.py ./scripts/
+COPY scripts/build_hooks ./scripts/build_hooks
 COPY dags ./dags
 COPY plugins ./plugins
 COPY include ./include

@@ -6,6 +6,32 @@ from typing import Any
 
 from airflow_tpu.clients.endpoints import SSH_PORT
 
+EXAMPLES = {
+    "project": "my-tpu-project",
+    "key_path": "/opt/airflow/connections/key.json",
+    "keyfile_dict": '{"type": "service_account", ...}',
+    "key_secret_name": "airflow-tpu-key",
+    "impersonation_chain": "airflow@my-tpu-project.iam.gserviceaccount.com",
+    "scope": "https://www.googleapis.com/auth/cloud-platform",
+    "num_retries": "5",
+    "tpu_api_endpoint": "127.0.0.1:8085",
+    "tpu_insecure": "true",
+    "storage_api_endpoint": "http://127.0.0.1:9023",
+    "is_anonymous": "true",
+    "ssh_port": "2222",
+}
+"""One value for each key of the extra, as docs/configuration.md shows it."""
+
+SSH_FIELDS = {
+    "login": ("trainer", "User that is created on the TPU VM and logs in."),
+    "extra.private_key": (
+        "-----BEGIN OPENSSH PRIVATE KEY----- ...",
+        "Key without a passphrase, as ssh-keygen writes it. Its public half is put into the TPU's metadata; the "
+        "private half is masked by Airflow and stays in the connection.",
+    ),
+}
+"""What is read of the connection of Airflow's own type *SSH*: an example and its meaning by field."""
+
 
 def connection_types() -> list[dict[str, Any]]:
     """What Airflow's providers manager reads; a connection of type ``google_cloud_platform`` serves as well."""

@@ -62,13 +62,14 @@ def _options() -> dict[str, dict[str, Any]]:
 def _places() -> dict[str, dict[str, Any]]:
     return {
         "include_dir": _option(
-            "Directory that holds remote, train, grants and catalogue. Empty: the one beside the plugins folder, "
-            "else the copy inside the package.",
+            "Directory of the project, with train and grants in it; with remote or catalogue, these replace the "
+            "package's own. Empty: the one beside the plugins folder, else the copy inside the package.",
             "/opt/airflow/include",
         ),
         "grant": _option(
             "Where the grant is: a file in include/grants (grant.yaml if empty), variable:NAME for an Airflow Variable "
-            "with the same YAML, or the gs:// URI of an object.",
+            "with the same YAML, or the gs:// URI of an object. The form shows it if it is a file, or if a file in "
+            "include/grants has the name of the object.",
             "variable:trc_grant",
             settings.DEFAULT_GRANT,
         ),
@@ -119,7 +120,7 @@ def _option(description: str, example: str, default: str | float = "") -> dict[s
     return {
         "description": description,
         "version_added": "0.1.0",
-        "type": "string",
+        "type": "float" if isinstance(default, float) else "string",
         "example": example,
         "default": f"{default:g}" if isinstance(default, float) else default,
     }

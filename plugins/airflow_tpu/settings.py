@@ -12,6 +12,7 @@ DEFAULT_GRANT = "grant.yaml"
 DEFAULT_INLINE_SECONDS = 20.0
 DEFAULT_EVENT_HOLD_SECONDS = 10.0
 DEFAULT_RETRY_SECONDS = 15.0
+_MOST_SECONDS = 86400.0
 _PACKAGE = Path(__file__).resolve().parent
 _CANDIDATES = (_PACKAGE.parent.parent / "include", _PACKAGE / "_include")
 
@@ -94,7 +95,7 @@ def inline_seconds() -> float:
 
     A deferral takes some seconds itself, and a TPU that comes at once need not wait for it.
     """
-    return float(_option("inline_seconds") or DEFAULT_INLINE_SECONDS)
+    return _seconds("inline_seconds", DEFAULT_INLINE_SECONDS)
 
 
 def event_hold_seconds() -> float:
@@ -103,7 +104,7 @@ def event_hold_seconds() -> float:
     An earlier event can meet the executor's report of the deferral itself, and the try is failed
     (https://github.com/apache/airflow/issues/67287).
     """
-    return float(_option("event_hold_seconds") or DEFAULT_EVENT_HOLD_SECONDS)
+    return _seconds("event_hold_seconds", DEFAULT_EVENT_HOLD_SECONDS)
 
 
 def retry_seconds() -> float:
@@ -111,7 +112,7 @@ def retry_seconds() -> float:
 
     Where waiting helps (no capacity, quota in use, rate limits) it waits twenty times as long.
     """
-    return float(_option("retry_seconds") or DEFAULT_RETRY_SECONDS)
+    return _seconds("retry_seconds", DEFAULT_RETRY_SECONDS)
 
 
 def airflow_name() -> str:
@@ -144,6 +145,24 @@ def _of_this_version(name: str) -> Path:
     """Return a folder of the project if it is there, else the package's own, which follows every upgrade."""
     mine = include_dir() / name
     return mine if mine.is_dir() else package_include_dir() / name
+
+
+def _seconds(name: str, default: float) -> float:
+    """Return an option that is a length of time.
+
+    :raises ConfigError: it is no number of seconds, 0 or more and finite.
+    """
+    text = _option(name).strip()
+    try:
+        value = float(text or default)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < _MOST_SECONDS:
+        from airflow_tpu.errors import ConfigError, Fault
+
+        allowed = (f"0 to {_MOST_SECONDS:g}",)
+        raise ConfigError([Fault(f"[{SECTION}] {name}", text, "is no number of seconds", allowed, f"{default:g}")])
+    return value
 
 
 def _option(name: str) -> str:

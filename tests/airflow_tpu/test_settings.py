@@ -7,6 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from airflow_tpu import settings
+from airflow_tpu.errors import ConfigError
+
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 
 
@@ -20,6 +25,14 @@ def ask(code: str, **environment: str) -> str:
         check=True,
     )
     return done.stdout.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("text", ["soon", "nan", "-1", "inf", "1e9"])
+def test_what_is_no_length_of_time_is_refused_by_name(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong number of seconds names its option, the value and the default."""
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS", text)
+    with pytest.raises(ConfigError, match=rf"\[airflow_tpu\] retry_seconds = '{text}'.*nearest: 15"):
+        settings.retry_seconds()
 
 
 def test_importing_the_settings_costs_nothing() -> None:

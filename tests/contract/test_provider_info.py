@@ -62,7 +62,7 @@ def test_every_named_link_is_there(path: str) -> None:
 def test_every_option_that_is_read_is_described() -> None:
     """The options of section airflow_tpu that the code reads are those that ``airflow config list`` explains."""
     source = (ROOT / "plugins" / "airflow_tpu" / "settings.py").read_text(encoding="utf-8")
-    read = set(re.findall(r'_option\("(\w+)"\)|SECTION, "(\w+)"', source))
+    read = set(re.findall(r'_(?:option|seconds)\("(\w+)"|SECTION, "(\w+)"', source))
     assert {first or second for first, second in read} == set(INFO["config"]["airflow_tpu"]["options"])
 
 

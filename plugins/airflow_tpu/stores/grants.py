@@ -43,11 +43,16 @@ def load_grant(name: str = "", storage: ArtifactsHook | None = None) -> Grant:
 def grant_at_parse() -> Grant | None:
     """The grant for a form, while a DAG file is parsed: only a file is read, which costs no request.
 
+    A grant in a bucket is shown from the file in ``include/grants`` that has the name of the object: on Cloud Composer
+    the two are the same, seen through different doors. What is covered is decided by the object alone.
+
     :return: None if there is none, if it is wrong (the first task says why), or if it lies elsewhere.
     """
     name = settings.grant_name()
-    if name.startswith(("gs://", VARIABLE)):
+    if name.startswith(VARIABLE):
         return None
+    if name.startswith("gs://"):
+        name = name.rpartition("/")[2]
     try:
         return load_grant(name)
     except (ConfigError, FileNotFoundError):

@@ -76,7 +76,7 @@ def test_wrong_grant_says_what_is_wrong(env: CloudEnv, text: str, error: type[Ex
 
 @pytest.mark.parametrize("name", [URI, "variable:trc_grant", "none.yaml"])
 def test_parsing_a_dag_asks_nobody(env: CloudEnv, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """A form is built without the grant when it is not a file: a DAG file is parsed every few seconds."""
+    """A form takes the grant from a file, also for an object of that name: a DAG file is parsed every few seconds."""
     monkeypatch.setenv("AIRFLOW_VAR_TRC_GRANT", TEXT)
     put(env, TEXT)
     use(monkeypatch, name)
@@ -84,3 +84,5 @@ def test_parsing_a_dag_asks_nobody(env: CloudEnv, monkeypatch: pytest.MonkeyPatc
     use(monkeypatch, "local.yaml")
     assert grant_at_parse() == load_grant("local.yaml")
     assert settings.grant_name() == "local.yaml"
+    use(monkeypatch, f"gs://{BUCKET}/somewhere/local.yaml")
+    assert grant_at_parse() == load_grant("local.yaml")
