@@ -126,7 +126,8 @@ def arrived(run: RunContext, record: RunRecord, since: ReadySince) -> Ready:
         return found
     record, wanted = found.record, run.request
     spec, kind = wanted.spec_of(wanted.alternative(record)), wanted.accelerator_of(record)
-    request = Request(spec, kind, record.lease.expires_at, owner=run.key.digest)
+    key = run.key
+    request = Request(spec, kind, record.lease.expires_at, owner=key.digest, airflow=key.airflow, names=wanted.names)
     free = [event for event in run.stores.ledger.open_records(run.key) if event.node_id == name and event.allowance]
     if free:  # what is billed anyway takes nothing from a row
         run.clients.tpu.run(lambda client: require_row(client, run.grant, request, record))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from airflow_tpu.core.grant.authorize import Permit
     from airflow_tpu.core.grant.grant import Grant
     from airflow_tpu.core.run.run_record import RunRecord
+    from airflow_tpu.core.tpu.identity import KnownAirflow
     from airflow_tpu.core.tpu.labels import RunKey
     from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
     from airflow_tpu.stores.reservations import ReservationStore
@@ -59,6 +60,7 @@ class Order:
     :param price: list price of the TPU, None if none is published.
     :param closes: when the run no longer wants a first TPU; None if it waits until its deadline.
     :param uri_fields: field of the form that each ``gs://`` argument stands in.
+    :param names: reads what the bucket knows of other Airflows, for a refusal.
     :param startup: gives the TPU back when no run arrives on it; None for a TPU without such a guard.
     """
 
@@ -75,6 +77,7 @@ class Order:
     price: Price | None = None
     closes: dt.datetime | None = None
     uri_fields: Mapping[str, str] = field(default_factory=dict)
+    names: Callable[[], Mapping[str, KnownAirflow]] = dict
     startup: StartupScript | None = field(default_factory=lambda: _shipped(remote_dir()))
 
     def request(self, key: RunKey, planned_end: dt.datetime) -> Request:
@@ -91,6 +94,8 @@ class Order:
             rates=self.rates,
             price=self.price,
             uri_fields=self.uri_fields,
+            airflow=key.airflow,
+            names=self.names,
         )
 
     def permit(
@@ -146,6 +151,7 @@ class Order:
             run_id=record.key.run_id,
             dag_run=record.key.dag_run,
             session=record.key.session,
+            airflow=record.key.airflow,
             project=spec.project_id,
             zone=spec.zone,
             accelerator_type=spec.accelerator_type,

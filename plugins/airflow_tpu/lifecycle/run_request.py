@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.clients.ssh_login import public_key_line
 from airflow_tpu.core.grant.alternatives import Alternative, alternatives
 from airflow_tpu.core.run.start_window import closes_at
 from airflow_tpu.core.tpu.spec import TPUSpec
 from airflow_tpu.lifecycle.order import Order
-from airflow_tpu.stores.grants import amounts_elsewhere, bucket_locations, store_root
+from airflow_tpu.stores.airflows import AirflowStore
+from airflow_tpu.stores.grants import amounts_elsewhere, bucket_locations, shared_root, store_root
 from airflow_tpu.stores.models import ModelStore
 
 if TYPE_CHECKING:
@@ -23,7 +27,10 @@ if TYPE_CHECKING:
     from airflow_tpu.core.request.run_conf import RunConf
     from airflow_tpu.core.request.storage_uris import NamedURI
     from airflow_tpu.core.run.run_record import RunRecord
+    from airflow_tpu.core.tpu.identity import KnownAirflow
     from airflow_tpu.lifecycle.connections import Clients
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,16 @@ class RunRequest:
             price=self.catalogue.price(spec.accelerator_type, spec.zone, spec.tier),
             closes=self.closes(record) if record is not None else None,
             uri_fields=fields,
+            names=self.names,
         )
+
+    def names(self) -> Mapping[str, KnownAirflow]:
+        """What the bucket knows of the Airflows that use it; without an answer a refusal names their identities."""
+        try:
+            return AirflowStore(self.clients.storage, shared_root(self.grant)).known()
+        except cloud_failures() as error:
+            log.warning("the names of other Airflows cannot be read: %s", error)
+            return {}
 
     def closes(self, record: RunRecord) -> dt.datetime | None:
         """When this run no longer wants a first TPU; None if it waits until its deadline."""

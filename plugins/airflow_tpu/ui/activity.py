@@ -7,11 +7,12 @@ from typing import Any
 
 from airflow_tpu.core.ledger.billable import NOT_MEASURED
 from airflow_tpu.core.ledger.daily import daily, span, used_days
-from airflow_tpu.core.ledger.events import EndReason
+from airflow_tpu.core.ledger.events import EndReason, Opened
 from airflow_tpu.core.ledger.incarnation import Row
 from airflow_tpu.core.ledger.list_value import Priced, not_paid
 from airflow_tpu.core.ledger.usage import Usage
 from airflow_tpu.core.report.table import chip_hours, duration, usd
+from airflow_tpu.core.tpu.identity import Airflows
 from airflow_tpu.ui.parts import NUMBER, TEXT, UNKNOWN, WORD, Cell, Reader, cell, moment, table, unknown
 
 SHOWN_DAYS = 60
@@ -112,15 +113,15 @@ def preempted(usage: Usage) -> list[Row]:
     return sorted(rows, key=lambda row: row.ends_at or row.opened.requested_at, reverse=True)
 
 
-def preemption_table(usage: Usage | None, reader: Reader) -> dict[str, Any]:
-    """The newest preemptions."""
+def preemption_table(usage: Usage | None, reader: Reader, airflows: Airflows) -> dict[str, Any]:
+    """The newest preemptions, those of the other Airflows of this bucket and prefix included."""
     rows = preempted(usage) if usage else []
-    cells = [_preemption(row, reader) for row in rows[:SHOWN_PREEMPTIONS]]
+    cells = [_preemption(row, reader, airflows) for row in rows[:SHOWN_PREEMPTIONS]]
     more = f"and {len(rows) - SHOWN_PREEMPTIONS} earlier ones" if len(rows) > SHOWN_PREEMPTIONS else ""
     return table(PREEMPTION_COLUMNS, cells, "none so far" if usage else UNKNOWN, more)
 
 
-def _preemption(row: Row, reader: Reader) -> list[Cell]:
+def _preemption(row: Row, reader: Reader, airflows: Airflows) -> list[Cell]:
     opened = row.opened
     return [
         cell(moment(row.ends_at), note="as we noticed it" if row.estimated else "") if row.ends_at else unknown(),
@@ -129,5 +130,13 @@ def _preemption(row: Row, reader: Reader) -> list[Cell]:
         cell(opened.zone),
         cell(duration(row.hours)),
         unknown() if row.lost_chip_hours is None else cell(chip_hours(row.lost_chip_hours)),
-        reader.run(opened.dag_id, opened.run_id),
+        _run(opened, reader, airflows),
     ]
+
+
+def _run(opened: Opened, reader: Reader, airflows: Airflows) -> Cell:
+    if opened.airflow == airflows.own:
+        return reader.run(opened.dag_id, opened.run_id)
+    known = airflows.known.get(opened.airflow)
+    owner = airflows.named(opened.airflow) if opened.airflow else "an unknown Airflow"
+    return reader.run_elsewhere(opened.dag_id, opened.run_id, owner, known.address if known else "")

@@ -95,5 +95,20 @@ class Reader:
         """A link to the DAG run in Airflow, relative to the page, so that any base path works."""
         if not self.may_see(dag_id):
             return cell(HIDDEN)
-        href = f"../dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
-        return cell(dag_id, note=run_id, href=href)
+        return cell(dag_id, note=run_id, href=f"../{_run_page(dag_id, run_id)}")
+
+    def run_elsewhere(self, dag_id: str, run_id: str, owner: str, address: str) -> Cell:
+        """A run of another Airflow: a DAG of its name may exist here, and is not the one that is meant.
+
+        :param owner: that Airflow in words.
+        :param address: its ``base_url``, empty if it is not known: then there is no link.
+        """
+        if not self.may_see(dag_id):
+            return cell(HIDDEN)
+        is_page = address.startswith(("https://", "http://"))  # it comes from the bucket
+        href = f"{address.rstrip('/')}/{_run_page(dag_id, run_id)}" if is_page else ""
+        return cell(dag_id, note=f"{run_id}, of {owner}", href=href)
+
+
+def _run_page(dag_id: str, run_id: str) -> str:
+    return f"dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"

@@ -46,7 +46,7 @@ def page(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
         "chart": chart(usage, reader),
         "value": value_table(usage),
         "billed": billed_table(usage),
-        "preemptions": preemption_table(usage, reader),
+        "preemptions": preemption_table(usage, reader, snapshot.airflows),
         "orphans": orphan_table(snapshot, reader),
     }
 

@@ -14,7 +14,7 @@ from airflow_tpu.core.grant.authorize import Permit
 from airflow_tpu.core.grant.reservations import Reservation
 from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.core.run.run_record import RunRecord
-from airflow_tpu.core.tpu.labels import RunKey
+from airflow_tpu.core.tpu.labels import LABEL_IDENTITY, LeaseStamp, RunKey, labels
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.errors import GrantError, GrantViolation, LeaseLost, TransientError
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
@@ -76,6 +76,30 @@ def test_run_without_room_fails_before_it_creates(run: Run, env: CloudEnv, runs:
     assert env.calls("CreateNode") == env.calls("CreateQueuedResource") == []
     with pytest.raises(LeaseLost):
         runs.read(KEYS[5])
+
+
+@pytest.mark.parametrize("task", [CloudTPUCheckGrantOperator, CloudTPULeaseOperator])
+def test_refusal_names_the_other_airflow_that_has_the_room(run: Run, env: CloudEnv, task: Any) -> None:
+    """Who reads it learns whom to ask: the Airflow of a TPU and of a reservation by name, one of no name as unknown."""
+    env.stores.airflows.introduce(OTHER_AIRFLOW, "prod", "https://prod.example.com")
+    theirs = labels(RunKey(OTHER_AIRFLOW, "theirs", "r"), LeaseStamp("token", now() + dt.timedelta(hours=1), 1))
+    env.foreign_node("theirs-1", theirs)
+    env.foreign_node("theirs-2", {**theirs, LABEL_IDENTITY: "c3c3c3c3c3c3"})
+    for number, airflow in enumerate((OTHER_AIRFLOW, AIRFLOW, AIRFLOW)):
+        key = RunKey(airflow, "tpu_train", f"waits {number}")
+        wanted = Reservation.of(key, env.order(tier=Tier.ON_DEMAND).spec, 4, now() + dt.timedelta(hours=1))
+        env.reservations.take(wanted, lambda _: cast("Permit", None))
+    with pytest.raises(GrantViolation) as caught:
+        run(task, KEYS[5])
+    prod = f"Airflow 'prod' at https://prod.example.com ({OTHER_AIRFLOW})"
+    waits = RunKey(OTHER_AIRFLOW, "tpu_train", "waits 0").name
+    for words in (
+        f"theirs-1 (v2-8) of {prod}",
+        f"reservation of {waits} (v2-8) of {prod}",
+        "theirs-2 (v2-8) of an Airflow that this bucket does not know (c3c3c3c3c3c3)",
+    ):
+        assert words in str(caught.value)
+    assert AIRFLOW not in str(caught.value)
 
 
 BEFORE = pytest.mark.parametrize("task", [CloudTPUCheckGrantOperator, CloudTPULeaseOperator])

@@ -55,6 +55,7 @@ def opened(key: RunKey, number: int, asked: dt.datetime, kind: Kind = V2) -> Ope
         allowance=allowance,
         paid_reason="" if allowance else "camera-ready deadline",
         requested_at=asked,
+        airflow=key.airflow,
     )
 
 

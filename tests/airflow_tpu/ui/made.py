@@ -67,6 +67,7 @@ def opened(key: RunKey = KEY, number: int = 1, asked: dt.datetime = NOW - 2 * HO
         "external_ips": 0,
         "allowance": ROW,
         "paid_reason": "",
+        "airflow": key.airflow,
         **changes,
     }
     return Opened(

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from airflow_tpu.core.ledger.daily import OTHERS
 from airflow_tpu.core.ledger.events import EndReason
 from airflow_tpu.core.ledger.usage import Usage, fold
+from airflow_tpu.core.tpu.identity import KnownAirflow
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
 from airflow_tpu.ui.activity import billed_table, chart, preemption_table, value_table
 from airflow_tpu.ui.parts import HIDDEN, Reader
-from tests.airflow_tpu.identities import AIRFLOW
+from tests.airflow_tpu.identities import AIRFLOW, OTHER_AIRFLOW, OWN
 from tests.airflow_tpu.ui.made import ALL, CATALOGUE, HOUR, KEY, NOW, closed, opened
 
 DAY = 24 * HOUR
@@ -76,7 +79,7 @@ def test_an_old_ledger_shows_its_last_days() -> None:
 def test_an_unreadable_ledger_is_unknown() -> None:
     """Without a ledger there is no chart, and the tables say unknown."""
     assert chart(None, ALL) is None
-    tables = (value_table(None), billed_table(None), preemption_table(None, ALL))
+    tables = (value_table(None), billed_table(None), preemption_table(None, ALL, OWN))
     assert {table["empty"] for table in tables} == {"unknown"}
 
 
@@ -123,11 +126,39 @@ def test_preemptions_are_listed_newest_first() -> None:
     """Only incarnations that Google took back are listed, at most ten, and the rest is counted."""
     events = [opened(number=number, asked=NOW - number * DAY) for number in range(1, 15)]
     ends = [closed(event, 2, EndReason.PREEMPTED) for event in events[1:]]
-    data = preemption_table(fold([*events, *ends, closed(events[0])], CATALOGUE, NOW), ALL)
+    data = preemption_table(fold([*events, *ends, closed(events[0])], CATALOGUE, NOW), ALL, OWN)
     assert len(data["rows"]) == 10
     assert data["more"] == "and 3 earlier ones"
     assert texts(data)[0][:2] == ["2026-11-18 14:00 UTC", KEY.node_id(2)]
     assert {cells[4] for cells in texts(data)} == {"2:00:00"}
+
+
+@pytest.mark.parametrize(
+    ("address", "href"),
+    [
+        ("https://prod.example.com/af/", "https://prod.example.com/af/dags/tpu_train/runs/manual__2026-11-20"),
+        ("", None),
+        ("javascript:alert(1)//", None),
+    ],
+)
+def test_a_run_of_another_airflow_leads_there_or_nowhere(address: str, href: str | None) -> None:
+    """Two Airflows of one bucket and prefix have DAGs of equal ids: the page here is not that of the other's run."""
+    event = opened(RunKey(OTHER_AIRFLOW, "tpu_train", "manual__2026-11-20"), asked=NOW - DAY)
+    known = KnownAirflow(OTHER_AIRFLOW, "prod", address, NOW)
+    ledger = fold([event, closed(event, 2, EndReason.PREEMPTED)], CATALOGUE, NOW)
+    run = preemption_table(ledger, ALL, replace(OWN, known={OTHER_AIRFLOW: known}))["rows"][0][-1]
+    assert run.get("href") == href
+    assert run["note"].startswith("manual__2026-11-20, of Airflow 'prod'")
+    assert preemption_table(ledger, Reader(()), OWN)["rows"][0][-1] == {"text": HIDDEN}
+
+
+def test_a_run_of_an_unknown_airflow_leads_nowhere() -> None:
+    """A record that names no Airflow, or one that the bucket does not know, is not taken for one of this one."""
+    for airflow, words in (("", "an unknown Airflow"), (OTHER_AIRFLOW, f"does not know ({OTHER_AIRFLOW})")):
+        event = opened(asked=NOW - DAY, airflow=airflow)
+        run = preemption_table(fold([event, closed(event, 2, EndReason.PREEMPTED)], CATALOGUE, NOW), ALL, OWN)
+        assert "href" not in run["rows"][0][-1]
+        assert words in run["rows"][0][-1]["note"]
 
 
 def test_a_preemption_says_what_it_has_cost() -> None:
@@ -135,7 +166,7 @@ def test_a_preemption_says_what_it_has_cost() -> None:
     event = opened(asked=NOW - DAY)
     end = closed(event, 2, EndReason.PREEMPTED)
     lost = [
-        texts(preemption_table(fold([event, replace(end, lost_seconds=seconds)], CATALOGUE, NOW), ALL))[0][5]
+        texts(preemption_table(fold([event, replace(end, lost_seconds=seconds)], CATALOGUE, NOW), ALL, OWN))[0][5]
         for seconds in (1800.0, 0.0, None)
     ]
     assert lost == ["2.0000", "0", "unknown"]

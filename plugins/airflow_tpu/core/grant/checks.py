@@ -13,6 +13,7 @@ from airflow_tpu.core.grant.allowance import Allowance
 from airflow_tpu.core.grant.assignment import Assignment, RowUse, assign, rows_for
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.grant.mismatch import mismatches
+from airflow_tpu.core.tpu.identity import Airflows
 from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, GrantViolation
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def coverage(grant: Grant, request: Request, inventory: Inventory) -> tuple[Allo
     others = assign(grant, inventory.of_others(request.owner).items)
     odd = others.uncounted_in(spec.zone, spec.tier)
     if odd:
-        problem = f"chips of {_names(odd)} cannot be counted"
+        problem = f"chips of {_names(odd, request)} cannot be counted"
         return None, Objections(unknown=(Fault("accelerator_type", odd[0].accelerator_type, problem),))
     uses = others.candidates(request.accelerator.name, spec.zone, spec.tier)
     for use in uses:
@@ -144,7 +145,7 @@ def _full(use: RowUse, request: Request, others: Assignment, inventory: Inventor
     """That a row has no room, who holds it, and where there is some."""
     asked = use.row.units(request.accelerator.chips)
     problem = f"{asked} asked and {use.held} held are more than {use.row}"
-    problem += f"; held by {_names(use.holders)}" if use.holders else ""
+    problem += f"; held by {_names(use.holders, request)}" if use.holders else ""
     elsewhere = _with_room(request, others, inventory)
     return Fault(use.row.unit, asked, problem, nearest=elsewhere or f"{use.free} {use.row.unit} are free")
 
@@ -164,6 +165,13 @@ def _moment(instant: datetime) -> str:
     return f"{instant:%Y-%m-%d %H:%M} UTC"
 
 
-def _names(items: list[InventoryItem]) -> str:
-    named = ", ".join(str(item) for item in items[:_NAMED])
+def _names(items: list[InventoryItem], request: Request) -> str:
+    """Name what takes the room, and whose it is where that is another Airflow: its people have to be asked."""
+    shown = items[:_NAMED]
+    others = {item.airflow for item in shown} - {None, request.airflow}
+    airflows = Airflows(request.airflow, request.names() if others else {})
+    named = ", ".join(
+        f"{item} of {airflows.named(item.airflow)}" if item.airflow in others and item.airflow else str(item)
+        for item in shown
+    )
     return f"{named} and {len(items) - _NAMED} more" if len(items) > _NAMED else named

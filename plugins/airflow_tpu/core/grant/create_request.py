@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from airflow_tpu.core.catalogue.catalogue import AcceleratorType, Price
 from airflow_tpu.core.catalogue.transfer_rates import Rates, StoredSize
+from airflow_tpu.core.tpu.identity import KnownAirflow
 from airflow_tpu.core.tpu.spec import TPUSpec
 
 
@@ -27,6 +28,8 @@ class Request:
     :param rates: what a GiB costs between continents; a pair that is missing is unknown.
     :param price: list price of the TPU, None if none is published.
     :param uri_fields: field of the form that each URI stands in.
+    :param airflow: identity of the Airflow that asks.
+    :param names: reads what the bucket knows of the others, for a refusal.
     """
 
     spec: TPUSpec
@@ -40,6 +43,8 @@ class Request:
     rates: Rates = field(default_factory=dict)
     price: Price | None = None
     uri_fields: Mapping[str, str] = field(default_factory=dict)
+    airflow: str = ""
+    names: Callable[[], Mapping[str, KnownAirflow]] = dict
 
     @property
     def buckets_elsewhere(self) -> Mapping[str, str]:

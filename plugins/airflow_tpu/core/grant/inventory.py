@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from airflow_tpu.core.tpu.labels import run_of
+from airflow_tpu.core.tpu.labels import airflow_of, run_of
 from airflow_tpu.core.tpu.resource_name import ResourceName, zone_of
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, Tier, TPUView
 
@@ -26,6 +26,7 @@ class InventoryItem:
     :param node: id of the one that is meant where a queued resource waits for several nodes.
     :param since: when it was requested, by the API; the latest of all instants if the API does not say.
     :param reserved_by: name of the run that a reservation is of.
+    :param airflow: identity of the Airflow whose it is, None if it is of none or says nothing.
     """
 
     name: ResourceName | None
@@ -37,6 +38,7 @@ class InventoryItem:
     node: str = ""
     since: datetime = LATEST
     reserved_by: str = ""
+    airflow: str | None = None
 
     @property
     def id(self) -> str:
@@ -99,15 +101,23 @@ def _of_node(node: TPUView, asked: Mapping[ResourceName, datetime | None]) -> In
         run_of(node.labels),
         alive=node.phase not in _DEAD,
         since=made_by or node.created_at or LATEST,
+        airflow=airflow_of(node.labels),
     )
 
 
 def _of_queued(request: QueuedView, node_id: str) -> InventoryItem:
     alive, one_of_several = request.phase not in _DEAD, node_id if len(request.node_ids) > 1 else ""
-    owner = run_of(request.labels)
-    kind = request.accelerator_type
-    since = request.created_at or LATEST
-    return InventoryItem(request.name, kind, request.tier, request.zone, owner, alive, one_of_several, since)
+    return InventoryItem(
+        request.name,
+        request.accelerator_type,
+        request.tier,
+        request.zone,
+        run_of(request.labels),
+        alive,
+        one_of_several,
+        since=request.created_at or LATEST,
+        airflow=airflow_of(request.labels),
+    )
 
 
 def _missing(request: QueuedView, nodes: Iterable[TPUView]) -> list[str]:

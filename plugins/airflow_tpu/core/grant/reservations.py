@@ -49,7 +49,8 @@ class Reservation:
     @property
     def item(self) -> InventoryItem:
         """The reservation as the grant counts it: like the TPU that it is for."""
-        return InventoryItem(None, self.accelerator_type, self.tier, self.zone, self.owner, reserved_by=self.run)
+        place = (self.accelerator_type, self.tier, self.zone)
+        return InventoryItem(None, *place, self.owner, reserved_by=self.run, airflow=self.airflow)
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,7 @@ class Opened:
     :param dag_run: digest that all sessions of the DAG run share.
     :param session: name of the session, empty for the one without a name.
     :param commit: of the repository that the project of the run is in, empty without one.
+    :param airflow: identity of the Airflow whose run it is, empty in a record from before it was recorded.
     """
 
     node_id: str
@@ -107,6 +108,7 @@ class Opened:
     dag_run: str = ""
     session: str = ""
     commit: str = ""
+    airflow: str = ""
 
     @property
     def path(self) -> str:

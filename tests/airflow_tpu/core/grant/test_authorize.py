@@ -15,6 +15,7 @@ from airflow_tpu.core.grant.authorize import Permit, authorize
 from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.grant.grant import Grant
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
+from airflow_tpu.core.tpu.identity import KnownAirflow
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
 from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, GrantViolation
@@ -75,6 +76,23 @@ def test_what_is_covered(
     """A permit names the row that covers the TPU."""
     permit = authorize(local_grant, request_for(catalogue, kind, zone, tier), Inventory(), NOW)
     assert (permit.allowance_text, permit.chips, permit.reasons, permit.paid_reason) == (row, chips, (), "")
+
+
+def test_names_of_others_are_read_only_for_a_refusal(local_grant: Grant, catalogue: Catalogue) -> None:
+    """A permit costs no request; a refusal because of another Airflow one, and because of this one's own TPUs none."""
+    asked: list[str] = []
+
+    def names() -> dict[str, KnownAirflow]:
+        asked.append("")
+        return {"b2": KnownAirflow("b2", "prod", "", NOW)}
+
+    request = on_demand(catalogue, airflow="a1", names=names)
+    authorize(local_grant, request, Inventory(items(4, airflow="b2")), NOW)
+    faults_of(local_grant, request, Inventory(items(5, airflow="a1")))
+    assert asked == []
+    (fault,) = faults_of(local_grant, request, Inventory(items(5, airflow="b2"))).values()
+    assert asked == [""]
+    assert "n4 (v2-8) of Airflow 'prod' (b2)" in str(fault)
 
 
 # A grant of 2019, and what its holders ask for by mistake: (type, zone, tier) and the nearest valid value per field.
