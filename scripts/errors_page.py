@@ -43,6 +43,7 @@ ADVICE = {
     "RateLimited": "Nothing to do; start fewer runs in the same minute if it keeps happening.",
     "TransientError": "Nothing to do.",
     "CreateRefused": "Read the last answer in the message: a service account, network or role may be missing. Clear `create`.",
+    "CreateUnanswered": "Look at Google's status page and at proxies between Airflow and the API. Clear `create`.",
     "NameTaken": "The resource was made by hand or by another program. Delete it, or give it another name.",
     "ResourceNotFound": "Mostly handled inside. If you see it, the name, the zone or the project is wrong.",
     "TPULost": RECREATED,

@@ -200,6 +200,10 @@ class CreateRefused(CloudError):
     """The API has answered every create of several tries in a row with an error: another try changes nothing."""
 
 
+class CreateUnanswered(CloudError):
+    """No create of many tries in a row was answered, although the API answers other calls."""
+
+
 class NameTaken(CloudError):
     """A resource of this name exists and is not ours."""
 

@@ -112,7 +112,7 @@ class Project:
         self.closed_at: dict[str, float] = {}
         self.trail: list[str] = []
         self._desk = CallDispatcher(self.cloud.service, self.cloud.meter.calls)
-        self.colleague = f"{RUNS[0].name}-9"
+        self.colleague = f"{RUNS[0].name}-999"
         self._settle_colleague()
 
     def _settle_colleague(self) -> None:

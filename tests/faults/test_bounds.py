@@ -10,8 +10,8 @@ import pytest
 
 from airflow_tpu.core.ledger.events import Closed, EndReason, event_from_bytes
 from airflow_tpu.core.tpu.labels import RunKey
-from airflow_tpu.errors import CreateRefused, TPUError, TransientError
-from airflow_tpu.lifecycle.creating.refusals import REFUSALS
+from airflow_tpu.errors import CreateRefused, CreateUnanswered, TPUError, TransientError
+from airflow_tpu.lifecycle.creating.refusals import REFUSALS, UNANSWERED
 from airflow_tpu.lifecycle.ends.expired import Reaped
 from airflow_tpu.lifecycle.ensure_tpu import ensure_tpu
 from airflow_tpu.lifecycle.reap import reap
@@ -269,11 +269,27 @@ def test_refusals_with_a_tpu_between_them_are_no_row(project: Project) -> None:
 
 
 def test_an_api_that_does_not_answer_is_no_refusal(project: Project) -> None:
-    """Creates without an answer say nothing of the request: they are tried until the deadline."""
+    """Creates without an answer say nothing of the request: more of them are tried than of refused ones."""
     take_lease(project, queued=False)
     project.fault("tpu.call", 2 * REFUSALS, {"method": "CreateNode"}, action="error", code=14)
     assert len(tries(project, queued=False)) == 2 * REFUSALS
     assert [one.node_id for one in project.living()] == [RUN.node_id(2 * REFUSALS + 1)]
+
+
+@pytest.mark.parametrize("code", [14, 4, 10])
+def test_creates_that_are_never_answered_have_a_bound(project: Project, code: int) -> None:
+    """So many tries and incarnations, then an error that says so; a person who clears the task gets as many again."""
+    take_lease(project, queued=False)
+    for first in (0, UNANSWERED):
+        project.fault("tpu.call", UNANSWERED, {"method": "CreateNode"}, action="error", code=code)
+        errors = tries(project, queued=False, most=UNANSWERED + 5)
+        assert [type(error) for error in errors] == [TransientError] * (UNANSWERED - 1) + [CreateUnanswered]
+        assert "were not answered" in str(errors[-1])
+        record = project.record(RUN)
+        assert record is not None
+        assert (record.incarnation, record.unanswered) == (first + UNANSWERED, 0)
+    assert project.living() == []
+    assert tries(project, queued=False) == []
 
 
 @BOTH

@@ -14,6 +14,7 @@ from airflow_tpu.core.tpu.readiness import Wait
 from airflow_tpu.errors import (
     AccessDenied,
     CreateRefused,
+    CreateUnanswered,
     GrantViolation,
     NotOffered,
     QuotaExceeded,
@@ -34,7 +35,7 @@ FIRST_PAUSE = 20
 """How many times longer than the usual delay the pause after the first round is: five minutes."""
 
 # In another place than the form names these only mean that there is no capacity.
-_NOT_THERE = (GrantViolation, NotOffered, AccessDenied, QuotaZero, QuotaExceeded, CreateRefused)
+_NOT_THERE = (GrantViolation, NotOffered, AccessDenied, QuotaZero, QuotaExceeded, CreateRefused, CreateUnanswered)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,9 @@ class Step:
 
     def change(self, record: RunRecord) -> RunRecord:
         """Write it down, so that every later task, try and process asks for the same."""
-        return replace(record, alternative=self.alternative, capacity_search=self.capacity_search, refusals=0)
+        return replace(
+            record, alternative=self.alternative, capacity_search=self.capacity_search, refusals=0, unanswered=0
+        )
 
     def search_json(self) -> dict[str, Any]:
         """What the trigger tells a person: for what, since when, next check."""

@@ -27,7 +27,7 @@ from airflow_tpu.errors import (
 )
 from airflow_tpu.lifecycle.capacity import Step, explained, next_step
 from airflow_tpu.lifecycle.creating.create import Provisioner
-from airflow_tpu.lifecycle.creating.refusals import refusal_counted
+from airflow_tpu.lifecycle.creating.refusals import failure_counted
 from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
 from airflow_tpu.lifecycle.release import give_back
 from airflow_tpu.lifecycle.sharing.room import require_row
@@ -164,7 +164,7 @@ def recover(run: RunContext, record: RunRecord, error: TPUError, waiting: Waitin
     is_loss = isinstance(error, HostLost | LoginRefused)
     exhausted = _loss_counted(run, record, error) if is_loss and holds_lease else None
     if holds_lease and isinstance(error, TransientError) and error.refused:
-        error = refusal_counted(run.stores.runs, record, error)
+        error = failure_counted(run.stores.runs, record, error)
     step = next_step(run, record, error)
     if not isinstance(error, _SAYS_NOTHING):
         give_back(run, record, error, holds_lease)
@@ -197,7 +197,9 @@ def remember(run: RunContext, record: RunRecord, seen: ReadySince) -> Ready:
         return Ready(record, node)
     record = run.stores.runs.update(
         record,
-        lambda now: replace(now.with_life(node.id, **changes), zone=node.zone, capacity_search=None, refusals=0),
+        lambda now: replace(
+            now.with_life(node.id, **changes), zone=node.zone, capacity_search=None, refusals=0, unanswered=0
+        ),
     )
     return Ready(record, node)
 

@@ -253,10 +253,15 @@ def named_zones(read: Callable[[], Stores], key: RunKey) -> set[str] | None:
 
 
 def own_names(client: TPUClient, record: RunRecord) -> set[ResourceName]:
+    """:func:`names_held` in the project that the client asks."""
+    return names_held(client.endpoint.project_id, record)
+
+
+def names_held(project: str, record: RunRecord) -> set[ResourceName]:
     """Names of what the current incarnation of a lease may consist of, however it was asked for."""
     if record.incarnation == 0:
         return set()
-    node = node_name(client.endpoint.project_id, record.zone, record.node_id)
+    node = node_name(project, record.zone, record.node_id)
     return {node, node.queued}
 
 

@@ -20,6 +20,7 @@ from airflow_tpu.core.tpu.identity import Airflows
 from airflow_tpu.core.tpu.labels import token_of
 from airflow_tpu.errors import (
     CloudError,
+    CreateUnanswered,
     HostLost,
     TPUError,
     TPULost,
@@ -180,7 +181,7 @@ def _end_seen(run: RunContext, record: RunRecord, ended: Ended) -> None:
 
 def _says_never_ready(error: TPUError) -> bool:
     """Whether the API has refused or failed a create: such a TPU was never charged."""
-    return isinstance(error, CloudError) and not isinstance(error, TPULost)
+    return isinstance(error, CloudError) and not isinstance(error, TPULost | CreateUnanswered)
 
 
 def _unborn(run: RunContext, record: RunRecord) -> IncarnationEnd | None:

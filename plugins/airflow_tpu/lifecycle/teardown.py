@@ -12,12 +12,13 @@ from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.consequences import DELETED, stated
 from airflow_tpu.core.ledger.events import Closed
+from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.core.tpu.spec import Phase
 from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted, noted_ends, reason_of, settled
 from airflow_tpu.lifecycle.ends.records import close_incarnations
-from airflow_tpu.lifecycle.project_snapshot import look_again, named_zones, names_of, snapshot_for_run
+from airflow_tpu.lifecycle.project_snapshot import look_again, named_zones, names_held, names_of, snapshot_for_run
 from airflow_tpu.lifecycle.training.collect import save_rest
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.polling import PollPolicy, within
@@ -25,7 +26,6 @@ from airflow_tpu.lifecycle.waits.polling import PollPolicy, within
 if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_api import TPUClient
     from airflow_tpu.core.run.run_record import RunRecord
-    from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
     from airflow_tpu.lifecycle.run_context import RunContext
     from airflow_tpu.lifecycle.waits.polling import Waiting
@@ -65,11 +65,13 @@ def teardown(run: RunContext, waiting: Waiting) -> list[Closed] | StillThere:
     until = run.clock.now() + GONE_WITHIN
     _save(run)
     zones = named_zones(lambda: run.stores, run.key)
+    names = _recorded(run)
     with log_group(log, "Ask for the delete"):
-        asked = run.clients.tpu.run(lambda client: _ask(client, run, zones))
+        asked = run.clients.tpu.run(lambda client: _ask(client, run, zones, names))
     _note(run, asked.endings)
     asked.check()
-    names, since = _recorded(run), run.clock.now()
+    # A create that was on its way meanwhile has written its record before its call.
+    names, since = sorted({*names, *_recorded(run)}), run.clock.now()
     policy = PollPolicy(waiting.inline_poll, until, since)
 
     async def gone(client: TPUClient) -> bool:
@@ -152,12 +154,18 @@ def _note(run: RunContext, endings: list[IncarnationEnd]) -> None:
 
 
 def _recorded(run: RunContext) -> list[ResourceName]:
-    """What the ledger has not closed yet: a list may not show it. No delete depends on the ledger."""
+    """What ledger and lease name: a list may be too old to show it. No delete depends on either."""
+    found = set[ResourceName]()
     try:
-        return sorted(names_of(run.stores.ledger.open_records(run.key)))
+        found |= names_of(run.stores.ledger.open_records(run.key))
     except cloud_failures() as error:
-        log.warning("the ledger cannot be read, waiting for what the lists show alone: %s", error)
-        return []
+        log.warning("the ledger cannot be read, so what it names is looked for in the lists alone: %s", error)
+    try:
+        record = run.stores.runs.find(run.key)
+        found |= names_held(run.clients.tpu.endpoint.project_id, record) if record is not None else set()
+    except cloud_failures() as error:
+        log.warning("the lease cannot be read, so what it names is looked for in the lists alone: %s", error)
+    return sorted(found)
 
 
 def _close(run: RunContext, endings: list[IncarnationEnd]) -> None:

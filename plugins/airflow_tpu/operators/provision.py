@@ -95,7 +95,8 @@ class CloudTPUProvisionOperator(FencedOperator):
         until = first_of(record.lease.expires_at, closes)
         self.log.info("%s is not ready yet; waiting in the triggerer until %s", found.target.node_id, until)
         watch = self.trigger_context(record.key, record.lease.token, record.lease.expires_at, found.since, closes)
-        trigger = CloudTPUReadyTrigger(watch, json_form.to_json(found.target), found.unhealthy.since)
+        seen = found.unhealthy
+        trigger = CloudTPUReadyTrigger(watch, json_form.to_json(found.target), seen.since, seen.coming)
         self.defer(trigger=trigger, method_name="execute_ready")
 
     def _defer_until_capacity(self, record: RunRecord, step: Step, closes: dt.datetime | None) -> NoReturn:

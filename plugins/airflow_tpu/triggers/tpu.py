@@ -18,18 +18,26 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
     :param watch: JSON of :class:`airflow_tpu.core.run.trigger_context.TriggerContext`.
     :param target: JSON of :class:`airflow_tpu.lifecycle.waits.target.Target`.
     :param unhealthy_since: Unix time since which the node is unhealthy, 0 while it is healthy or does not exist yet.
+    :param coming_since: Unix time since which Google is at work on it, 0 while it is not.
     """
 
     def __init__(
-        self, watch: Mapping[str, Any], target: Mapping[str, Any], unhealthy_since: float = 0.0, **kwargs: Any
+        self,
+        watch: Mapping[str, Any],
+        target: Mapping[str, Any],
+        unhealthy_since: float = 0.0,
+        coming_since: float = 0.0,
+        **kwargs: Any,
     ) -> None:
         super().__init__(watch, **kwargs)
         self.target = dict(target)
         self.unhealthy_since = unhealthy_since
+        self.coming_since = coming_since
 
     def carried(self) -> dict[str, Any]:
         """The target, and what the task has seen of it."""
-        return {"target": self.target, "unhealthy_since": self.unhealthy_since}
+        seen = {"unhealthy_since": self.unhealthy_since, "coming_since": self.coming_since}
+        return {"target": self.target, **seen}
 
     async def outcome(self) -> dict[str, Any]:
         """The instant it became READY, whose clock that is, and the host keys of its workers."""
@@ -39,7 +47,8 @@ class CloudTPUReadyTrigger(CloudTPUBaseTrigger):
         async with await self.hook().client() as client:
             policy = PollPolicy(self.watch.poll, self.watch.deadline, self.watch.began, self.watch.closing)
             target = json_form.from_json(Target, self.target)
-            arrival, _ = await arrive(client, target, access, policy, UnhealthySince(self.unhealthy_since))
+            seen = UnhealthySince(self.unhealthy_since, self.coming_since)
+            arrival, _ = await arrive(client, target, access, policy, seen)
         return {
             "status": "ready",
             "node": str(arrival.view.name),

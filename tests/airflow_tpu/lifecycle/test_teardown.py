@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 import pytest
@@ -32,6 +33,18 @@ async def test_what_a_dead_try_has_deleted_did_not_vanish(env: CloudEnv, client:
     ended = await asyncio.to_thread(teardown, work, TO_THE_END)
     assert isinstance(ended, list)
     assert [event.end_reason for event in ended] == [EndReason.FINISHED]
+
+
+@pytest.mark.parametrize("blind", ["ledger", "leases"])
+async def test_what_no_list_shows_yet_is_deleted_at_once(env: CloudEnv, client: TPUClient, blind: str) -> None:
+    """A TPU of the last seconds is read by the name that ledger and lease have, though one of the two is silent."""
+    env.cloud.add_fault("tpu.list", {"event": "create"}, times=99, seconds=3600.0)
+    work = run_context()
+    await env.ensure(client)
+    env.cloud.add_fault("gcs.request", {"object": f"*/{blind}/*"}, times=99, action="403")
+    with contextlib.suppress(AccessDenied):
+        await asyncio.to_thread(teardown, work, Waiting(0.05, 0.0))
+    assert len(env.calls("DeleteNode")) == 1
 
 
 async def test_what_is_gone_before_the_teardown_has_vanished(env: CloudEnv, client: TPUClient) -> None:

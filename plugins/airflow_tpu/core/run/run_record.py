@@ -118,6 +118,7 @@ class RunRecord:
     :param from_grant: the fields that the run left out, as the grant filled them when the lease was taken: a grant that
         changes meanwhile moves no run.
     :param commit: of the repository that the project is in, empty without one.
+    :param unanswered: creates in a row that it has not answered.
     """
 
     key: RunKey
@@ -134,6 +135,7 @@ class RunRecord:
     refusals: int = 0
     from_grant: Mapping[str, str] = field(default_factory=dict)
     commit: str = ""
+    unanswered: int = 0
 
     @property
     def node_id(self) -> str:

@@ -17,6 +17,9 @@ from airflow_tpu.errors import StockOut, TPUError, TPUVanished, TransientError
 
 _A_DAY = dt.timedelta(days=1)
 
+# Google's names, old and new, for a request that waits for capacity.
+_IN_THE_QUEUE = frozenset({"ACCEPTED", "WAITING_FOR_RESOURCES"})
+
 
 @dataclass(frozen=True)
 class Sighting:
@@ -47,12 +50,15 @@ class Readiness:
     :param unhealthy: nothing says that it comes by itself: a node that is not healthy or shows no address, a state or
         health that this release does not know, a request that is neither on its way nor over. Such a wait has a bound
         (:attr:`airflow_tpu.lifecycle.waits.polling.PollPolicy.unhealthy`): the TPU may be charged.
+    :param coming: Google is at work on it: a node that is being created, restarted or reimaged, a request that is
+        being registered or provisioned. That has a longer bound; the wait for capacity has only the run's own.
     """
 
     ready: TPUView | None = None
     error: TPUError | None = None
     waiting_for: str = ""
     unhealthy: bool = False
+    coming: bool = False
 
 
 def readiness_of(seen: Sighting) -> Readiness:
@@ -68,7 +74,9 @@ def readiness_of(seen: Sighting) -> Readiness:
     if error is not None:
         return Readiness(error=error)
     item = seen.node or seen.queued
-    return Readiness(waiting_for=_reason(seen), unhealthy=item is None or item.phase is not Phase.PENDING)
+    is_pending = item is not None and item.phase is Phase.PENDING
+    is_coming = is_pending and item is not None and item.state not in _IN_THE_QUEUE
+    return Readiness(waiting_for=_reason(seen), unhealthy=not is_pending, coming=is_coming)
 
 
 def _queued_error(seen: Sighting) -> TPUError | None:

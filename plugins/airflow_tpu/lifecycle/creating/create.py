@@ -20,11 +20,12 @@ from airflow_tpu.errors import (
     DeadlineExceeded,
     LeaseLost,
     NameTaken,
+    RateLimited,
     ResourceNotFound,
     RowTaken,
     TransientError,
 )
-from airflow_tpu.lifecycle.creating.refusals import refusal_counted
+from airflow_tpu.lifecycle.creating.refusals import failure_counted
 from airflow_tpu.lifecycle.ends.deletion import delete_seen
 from airflow_tpu.lifecycle.ends.incarnation_end import alive_again, noted_end, noted_ends, settled
 from airflow_tpu.lifecycle.ends.records import close_incarnations, note_ends
@@ -191,8 +192,8 @@ class Provisioner:
             if await self._is_mine(target, stamp):
                 log.info("%s exists although the answer was lost (%s): using it", stamp.node_id, error)
                 return target
-            if isinstance(error, TransientError) and error.refused:
-                raise refusal_counted(self.stores.runs, self.record, error) from error
+            if isinstance(error, TransientError):
+                raise failure_counted(self.stores.runs, self.record, error) from error
             raise
 
     async def _is_mine(self, target: Target, stamp: Stamp) -> bool:
@@ -202,6 +203,9 @@ class Provisioner:
             else:
                 found = (await self.client.node(target.node)).labels
         except ResourceNotFound:
+            return False
+        except (TransientError, RateLimited) as error:
+            log.warning("whether %s exists is unknown, the next try looks again: %s", stamp.node_id, error)
             return False
         return all(found.get(key) == value for key, value in stamp.labels.items())
 

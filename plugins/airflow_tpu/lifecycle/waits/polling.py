@@ -36,6 +36,8 @@ class PollPolicy:
     :param closes: give up if the TPU is not READY by then; None: never.
     :param unhealthy: seconds for which a TPU may be unhealthy, under repair, without addresses or in an unknown state
         before it is replaced: it may be charged.
+    :param coming: seconds for which Google may be at work on it (CREATING, PROVISIONING, RESTARTING, REIMAGING ...):
+        twice the half hour after which users of slices of 256 VMs give a create up (marin-community/marin).
     :param longest: seconds up to which the pause between two looks doubles; None: every pause is ``poll``.
     """
 
@@ -44,6 +46,7 @@ class PollPolicy:
     since: dt.datetime | None = None
     closes: dt.datetime | None = None
     unhealthy: float = 900.0
+    coming: float = 3600.0
     longest: float | None = None
 
 
@@ -130,12 +133,14 @@ class PollLoop:
 
 @dataclass
 class UnhealthySince:
-    """Since when a node has not been healthy: kept when a wait moves from the worker to a trigger.
+    """Since when a node has not been healthy, or on its way: kept when a wait moves from the worker to a trigger.
 
-    :param since: epoch of the first look in a row at which it was not, 0 while it is.
+    :param since: epoch of the first look in a row at which it was not healthy, 0 while it is.
+    :param coming: epoch of the first look in a row at which Google was at work on it, 0 while it is not.
     """
 
     since: float = 0.0
+    coming: float = 0.0
 
     def seconds(self, unhealthy: bool, at: dt.datetime) -> float:
         """Enter one more look.
@@ -150,6 +155,23 @@ class UnhealthySince:
     def lasted(self, at: dt.datetime) -> float:
         """For how long it had not been healthy at an instant, by the looks so far."""
         return at.timestamp() - self.since if self.since else 0.0
+
+    def overdue(self, policy: PollPolicy, at: dt.datetime) -> float | None:
+        """The bound, in seconds, that the looks so far have passed at an instant; None while they have passed none."""
+        if self.lasted(at) >= policy.unhealthy:
+            return policy.unhealthy
+        has_passed = self.coming and at.timestamp() - self.coming >= policy.coming
+        return policy.coming if has_passed else None
+
+    def saw(self, unhealthy: bool, coming: bool, at: dt.datetime) -> None:
+        """Enter one more look.
+
+        :param unhealthy: nothing said that it comes by itself.
+        :param coming: Google was at work on it.
+        :param at: when.
+        """
+        self.seconds(unhealthy, at)
+        self.coming = (self.coming or at.timestamp()) if coming else 0.0
 
 
 async def within(seconds: float, wait: Awaitable[T]) -> T | None:

@@ -64,9 +64,9 @@ async def until_ready(
     unhealthy = unhealthy or UnhealthySince()
     while True:
         looked_at = client.clock.now()
-        is_overdue = unhealthy.lasted(looked_at) >= policy.unhealthy
+        was_overdue = unhealthy.overdue(policy, looked_at) is not None
         try:
-            found = await look.judged(by_name=is_overdue)
+            found = await look.judged(by_name=was_overdue)
         except (TransientError, RateLimited) as error:
             await loop.pause(f"the API to answer ({error})")
             continue
@@ -79,9 +79,10 @@ async def until_ready(
             # once (adopted), before it was created: counted from there it is never too little.
             return look.arrival(found.ready, not_ready_at or found.ready.created_at or looked_at)
         not_ready_at = looked_at
-        if unhealthy.seconds(found.unhealthy, looked_at) >= policy.unhealthy and is_overdue:
-            waited = f"gave up waiting for the {found.waiting_for} after {policy.unhealthy:.0f} s"
-            raise HostLost(f"{waited}: it is replaced.")
+        unhealthy.saw(found.unhealthy, found.coming, looked_at)
+        bound = unhealthy.overdue(policy, looked_at)
+        if was_overdue and bound is not None:
+            raise HostLost(f"gave up waiting for the {found.waiting_for} after {bound:.0f} s: it is replaced.")
         await loop.pause(found.waiting_for)
 
 

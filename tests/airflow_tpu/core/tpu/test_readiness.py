@@ -107,8 +107,18 @@ def test_what_does_not_come_by_itself_is_marked(seen: Sighting, words: str) -> N
 @pytest.mark.parametrize("state", ["CREATING", "STARTING", "RESTARTING"])
 def test_what_is_on_its_way_is_not_marked(state: str) -> None:
     """A node, or a request in the queue, that is on its way is waited for until the run's own limits."""
-    assert not readiness_of(Sighting(node(state, ""))).unhealthy
-    assert not readiness_of(Sighting(None, queued("WAITING_FOR_RESOURCES"), is_queued=True)).unhealthy
+    found = readiness_of(Sighting(node(state, "")))
+    assert (found.unhealthy, found.coming) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("state", "coming"),
+    [("WAITING_FOR_RESOURCES", False), ("ACCEPTED", False), ("CREATING", True), ("PROVISIONING", True)],
+)
+def test_a_request_is_on_its_way_once_google_works_on_it(state: str, coming: bool) -> None:
+    """The queue has no bound but the run's; what is registered or provisioned has one of its own."""
+    found = readiness_of(Sighting(None, queued(state), is_queued=True))
+    assert (found.unhealthy, found.coming) == (False, coming)
 
 
 @pytest.mark.parametrize("seen", [Sighting(None, queued("DELETING"), is_queued=True), Sighting(node("DELETING"))])

@@ -12,7 +12,7 @@ import pytest
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core import json_form
 from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
-from airflow_tpu.errors import HostLost, TPUVanished
+from airflow_tpu.errors import DeadlineExceeded, HostLost, TPUVanished
 from airflow_tpu.lifecycle.waits.polling import UnhealthySince
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.lifecycle.waits.target import Target
@@ -84,6 +84,44 @@ async def test_what_cannot_be_used_is_given_up(
     with pytest.raises(HostLost, match=rf"{words}.*replaced"):
         await until_ready(client, target, replace(poll_policy(), unhealthy=0.5))
     assert fault not in env.cloud.cloud.faults.unused()
+
+
+AT_WORK = [
+    pytest.param(False, "node.timeline", {"states": [[0, 1]]}, "CREATING", id="creating"),
+    pytest.param(False, "node.timeline", {"states": [[0, 3]]}, "RESTARTING", id="restarting"),
+    pytest.param(False, "node.timeline", {"states": [[0, 4]]}, "REIMAGING", id="reimaging"),
+    pytest.param(True, "queued.timeline", {"wait": "forever", "state": 3}, "PROVISIONING", id="provisioning"),
+]
+
+
+@pytest.mark.parametrize(("queued", "point", "params", "words"), AT_WORK)
+async def test_what_google_works_on_for_too_long_is_given_up(
+    env: CloudEnv, client: TPUClient, queued: bool, point: str, params: dict[str, Any], words: str
+) -> None:
+    """A TPU that stays on its way ends as a lost host before the deadline, also where its trigger counts on."""
+    fault = env.cloud.add_fault(point, **params)
+    target, seen = await env.ensure(client, queued), UnhealthySince()
+    with pytest.raises(HostLost, match=rf"{words}.* after 0 s: it is replaced"):
+        await until_ready(client, target, replace(poll_policy(), coming=0.3), seen)
+    assert fault not in env.cloud.cloud.faults.unused()
+    watch = TriggerContext(KEY, "t", "google_cloud_default", "tpu_ssh_default", "", 0.05, now().timestamp() + 3600.0)
+    trigger = CloudTPUReadyTrigger(
+        TRIGGER_CONTEXT_FORM.to_json(watch), json_form.to_json(target), seen.since, seen.coming - 3600.0
+    )
+    _, arguments = trigger.serialize()
+    with pytest.raises(HostLost, match=rf"{words}.* after 3600 s"):
+        await CloudTPUReadyTrigger(**arguments).outcome()
+
+
+async def test_the_queue_has_no_bound_of_its_own(env: CloudEnv, client: TPUClient) -> None:
+    """A request that waits for capacity is waited for until the run gives up, and begins anew when it has its turn."""
+    env.cloud.add_fault("queued.timeline", wait="forever")
+    target = await env.ensure(client, True)
+    await eventually_async(lambda: client.queued_resource(target.queued), lambda one: one.state != "CREATING")
+    seen = UnhealthySince()
+    with pytest.raises(DeadlineExceeded):
+        await until_ready(client, target, replace(poll_policy(1.0), coming=0.2), seen)
+    assert seen.coming == 0.0
 
 
 async def test_addresses_that_come_late_are_waited_for(env: CloudEnv, client: TPUClient) -> None:
