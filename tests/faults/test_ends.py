@@ -87,8 +87,37 @@ def test_a_kill_books_nothing(project: Project) -> None:
     project.start("teardown", lambda at: tasks.end(at, RUN))
     project.together(BOOTED)
     (event,) = closed(project)
-    assert (event.end_reason, event.time_source) == (EndReason.FINISHED, TimeSource.API)
+    assert (event.end_reason, event.time_source) == (EndReason.STOPPED, TimeSource.API)
     assert booked(project) == pytest.approx(project.cloud.meter.ready_seconds(event.node_id), abs=1e-3)
+
+
+def dies_after_its_delete(project: Project, process: Process) -> None:
+    """Kill a process between the delete and the note of the end, and let the delete take effect."""
+    while not process.at.startswith("DeleteNode"):
+        project.go(process)
+    project.go(process)
+    project.kill(process)
+    project.together(BOOTED)
+
+
+def test_a_kill_that_dies_before_its_note(project: Project) -> None:
+    """A worker has five seconds: the reason is there already when the delete has just been asked for."""
+    project.kill(run(project))
+    held = project.runs[-1]
+    dies_after_its_delete(project, project.start("on_kill", lambda at: tasks.kill(at, held.key, held.lease.token)))
+    project.start("teardown", lambda at: tasks.end(at, RUN))
+    project.together(BOOTED)
+    assert [event.end_reason for event in closed(project)] == [EndReason.STOPPED]
+
+
+def test_a_reaper_that_dies_before_its_note(project: Project) -> None:
+    """The next round finds the TPU gone, as the last one has deleted it: it has not vanished."""
+    project.kill(run(project))
+    project.states[RUN] = "failed"
+    dies_after_its_delete(project, project.start("reaper", lambda at: reap(at.grant, project.state_of, AIRFLOW)))
+    assert closed(project) == []
+    reaper(project)
+    assert [event.end_reason for event in closed(project)] == [EndReason.FINISHED]
 
 
 def test_a_delete_that_fails_after_a_kill_ends_nothing(project: Project) -> None:
@@ -106,7 +135,7 @@ def test_a_delete_that_fails_after_a_kill_ends_nothing(project: Project) -> None
 
 
 def test_a_next_try_that_finds_it_alive_takes_the_note_back(project: Project) -> None:
-    """A TPU whose delete has failed is adopted; deleted by hand later, it has not ended when the old try asked."""
+    """A TPU whose delete has failed is adopted; gone by itself later, it has not ended when the old try asked."""
     process = run(project)
     project.kill(process)
     project.fault("tpu.operation", 1, {"verb": "delete"}, action="error", code=13)
@@ -119,6 +148,7 @@ def test_a_next_try_that_finds_it_alive_takes_the_note_back(project: Project) ->
     project.start("teardown", lambda at: tasks.end(at, RUN))
     project.together(BOOTED)
     assert booked(project) > 3600.0
+    assert [event.end_reason for event in closed(project)] == [EndReason.VANISHED]
 
 
 def test_a_sweep_books_what_is_gone(project: Project) -> None:
@@ -250,7 +280,7 @@ def test_processes_end_in_an_order_of_their_own(project: Project) -> None:
     project.together(BOOTED)
     assert project.processes == []
     (event,) = closed(project)
-    assert event.end_reason is EndReason.FINISHED
+    assert event.end_reason is EndReason.STOPPED
     metered = project.cloud.meter.ready_seconds(event.node_id)
     assert -1e-3 <= booked(project) - metered <= POLL
 

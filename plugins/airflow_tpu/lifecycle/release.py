@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.consequences import BEING_DELETED, LOST
@@ -30,7 +31,7 @@ from airflow_tpu.errors import (
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_all, delete_seen
 from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
-from airflow_tpu.lifecycle.ends.records import close_ended, note_ends
+from airflow_tpu.lifecycle.ends.records import announce, close_ended, note_ends
 from airflow_tpu.lifecycle.project_snapshot import (
     ProjectSnapshot,
     look_again,
@@ -51,10 +52,15 @@ if TYPE_CHECKING:
     from airflow_tpu.stores.grant_stores import Stores
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 def abandon(
-    run: RunContext, token: str, lease_seconds: float | None = None, known: IncarnationEnd | None = None
+    run: RunContext,
+    token: str,
+    lease_seconds: float | None = None,
+    known: IncarnationEnd | None = None,
+    by_person: bool = False,
 ) -> Release:
     """Delete what an attempt has made or adopted, unless a newer one holds the lease by now, and note its end.
 
@@ -65,6 +71,7 @@ def abandon(
     :param token: of the attempt that ends.
     :param lease_seconds: for how long the record is waited for, None for as long as Cloud Storage's client does.
     :param known: an end that no delete tells; it is noted with those that the deletes bring.
+    :param by_person: the task is ended from outside, by a person or a signal.
     :return: what the deletes brought, failures included.
     """
     stores: Stores | None = None
@@ -72,20 +79,59 @@ def abandon(
         stores = run.stores
     except TPUError as error:  # no delete depends on the grant
         log.warning("the bucket of the grant is unknown (%s): deleting by the token on the TPU alone", error)
-    done = run.clients.tpu.run(lambda client: _abandon(client, stores, run.key, token, lease_seconds))
+    kill = _Kill(stores, run.key, token, lease_seconds, by_person)
+    done = run.clients.tpu.run(lambda client: _abandon(client, kill))
     if stores is not None and done is not None:
         _note(stores, run.key, [done.endings, [known] if known is not None else []])
     return done or Release([], [])
 
 
-async def _abandon(
-    client: TPUClient, stores: Stores | None, key: RunKey, token: str, lease_seconds: float | None
-) -> Release | None:
+@dataclass(frozen=True)
+class _Kill:
+    """What :func:`abandon` works with.
+
+    :param stores: None while the grant, which names their place, cannot be read.
+    :param key: whose TPU.
+    :param token: of the attempt.
+    :param seconds: for how long an answer of the bucket is waited for.
+    :param by_person: the task is ended from outside.
+    """
+
+    stores: Stores | None
+    key: RunKey
+    token: str
+    seconds: float | None
+    by_person: bool
+
+    async def found(self) -> RunRecord | None:
+        """The record of the run, None without one."""
+        stores = self.stores
+        return await self._within(lambda: stores.runs.find(self.key)) if stores is not None else None
+
+    async def announced(self, record: RunRecord) -> None:
+        """Note why its TPU is deleted, beside the delete: a kill has no time for one after the other."""
+        stores = self.stores
+        if stores is None or not self.by_person or record.incarnation == 0:
+            return
+        try:
+            await self._within(lambda: announce(stores.runs, self.key, {record.node_id}, by_person=True))
+        except TimeoutError:
+            log.warning("why the TPU of %s is deleted could not be noted in time", self.key.name)
+
+    async def _within(self, work: Callable[[], T]) -> T:
+        if self.seconds is None:
+            return work()
+        # Cloud Storage's client tries again for two minutes, which an attempt with only seconds left cannot spare.
+        return await asyncio.wait_for(asyncio.to_thread(work), self.seconds)
+
+
+async def _abandon(client: TPUClient, kill: _Kill) -> Release | None:
     """Delete what the token allows; None where a newer attempt, or one of another release, holds the lease."""
+    key, token = kill.key, kill.token
     # The lease is read after the lists: while it is ours, nothing in them was made or adopted by a newer attempt.
     snapshot, record = await take_snapshot(client), None
     try:
-        record = await _found(stores, key, lease_seconds) if stores is not None else None
+        record = await kill.found()
     except UnknownVersion as error:
         log.warning("%s; its TPU is left alone", error)
         return None
@@ -96,7 +142,8 @@ async def _abandon(
         return None
     if record is not None:
         # On a kill there is no time to read the ledger: this attempt is where the record's current incarnation is.
-        return await _delete_held(client, snapshot.for_zones({record.zone}), token, record)
+        deleting = _delete_held(client, snapshot.for_zones({record.zone}), token, record)
+        return (await asyncio.gather(kill.announced(record), deleting))[1]
     return await delete_seen(client, snapshot, key, token)
 
 
@@ -119,13 +166,6 @@ def _note(stores: Stores, key: RunKey, told: list[list[IncarnationEnd]]) -> None
             note_ends(stores.runs, stores.ledger, key, endings)
     except cloud_failures() as error:
         log.warning("the end cannot be noted (%s): the instant at which the TPU is seen gone counts instead", error)
-
-
-async def _found(stores: Stores, key: RunKey, seconds: float | None) -> RunRecord | None:
-    if seconds is None:
-        return stores.runs.find(key)
-    # Cloud Storage's client tries again for two minutes, which an attempt that has only seconds left cannot spare.
-    return await asyncio.wait_for(asyncio.to_thread(stores.runs.find, key), seconds)
 
 
 def give_back(run: RunContext, record: RunRecord, error: TPUError, holds_lease: bool) -> None:
@@ -235,6 +275,7 @@ def _end_session(grant: GrantContext, record: RunRecord) -> str:
         return f"{key.name} may run until {record.lease.expires_at}"
     log.warning("%s has passed its deadline %s: deleting its TPU", key.name, record.lease.expires_at)
     zones = named_zones(lambda: stores, key)
+    announce(stores.runs, key, {record.node_id})
     done = grant.clients.tpu.run(lambda client: _delete_all(client, record, zones))
     note_ends(stores.runs, stores.ledger, key, done.endings)
     done.check()

@@ -17,9 +17,10 @@ from airflow_tpu.core.tpu.spec import Phase
 from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted, noted_ends, reason_of, settled
-from airflow_tpu.lifecycle.ends.records import close_incarnations
+from airflow_tpu.lifecycle.ends.records import announce, close_incarnations
 from airflow_tpu.lifecycle.project_snapshot import look_again, named_zones, names_held, names_of, snapshot_for_run
 from airflow_tpu.lifecycle.training.collect import save_rest
+from airflow_tpu.lifecycle.training.losses import with_lost_work
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.polling import PollPolicy, within
 
@@ -116,19 +117,13 @@ def _save(run: RunContext) -> None:
 
 
 def _announce(run: RunContext, snapshot: ProjectSnapshot) -> RunRecord | None:
-    """Note what is deleted before it is: this try may be killed between the delete and the note of the end."""
     alive = {item.name.id for item in snapshot.all_ours(run.key) if item.phase not in (Phase.DELETING, Phase.LOST)}
-
-    def begun(record: RunRecord) -> RunRecord:
-        for node_id in alive & {record.node_id, *record.lives}:
-            record = record.with_life(node_id, deleting=True)
-        return record
-
     try:
-        return run.stores.runs.amend(run.key, begun)
-    except cloud_failures() as error:
-        log.warning("deleting the TPU although the lease cannot be written: %s", error)
-    return None
+        leases = run.stores.runs
+    except ConfigError as error:
+        log.warning("deleting the TPU although the place of its lease is unknown: %s", error)
+        return None
+    return announce(leases, run.key, alive)
 
 
 async def _ask(
@@ -170,6 +165,7 @@ def _recorded(run: RunContext) -> list[ResourceName]:
 
 def _close(run: RunContext, endings: list[IncarnationEnd]) -> None:
     record = run.stores.runs.find(run.key)
+    record = with_lost_work(run, record) if record is not None else None
     unseen = close_incarnations(run.stores.ledger, record, run.key, settled(noted_ends(record), endings))
     if unseen:  # no list had them, but they may have come since: of two that look, the second sees the other
         zones = {event.zone for event in unseen}

@@ -185,7 +185,7 @@ class FencedOperator(CloudTPUBaseOperator):
             self.log.warning("marked a success: the TPU of %s is left to the tasks after this", record.key.name)
             return
         self.log.warning("ended from outside: asking for the TPU of %s to be deleted", record.key.name)
-        abandon(run, record.lease.token, LEASE_SECONDS)
+        abandon(run, record.lease.token, LEASE_SECONDS, by_person=True)
 
 
 def check_names(conf: Conf) -> None:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from dataclasses import replace
 
 import pytest
 
+from airflow_tpu import protocol
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import Closed, EndReason, TimeSource
+from airflow_tpu.core.run.plan import checkpoints_uri
+from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import RunKey, labels
 from airflow_tpu.errors import AccessDenied, TPUPreempted, TransientError
 from airflow_tpu.lifecycle.ends.deletion import delete_seen
 from airflow_tpu.lifecycle.ends.records import close_ended, close_incarnations
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot
-from airflow_tpu.lifecycle.release import close_lost
+from airflow_tpu.lifecycle.release import abandon, close_lost, end_overdue
+from airflow_tpu.lifecycle.run_context import RunContext
+from airflow_tpu.lifecycle.teardown import teardown as end_run
 from airflow_tpu.lifecycle.training.losses import Ended
 from airflow_tpu.lifecycle.waits.gone import until_gone
+from airflow_tpu.lifecycle.waits.polling import Waiting
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from airflow_tpu.lifecycle.waits.target import Target
 from localcloud.rules.settings import Latencies
+from localcloud.testing import TIMEOUT
 from tests.airflow_tpu.attempts import ready as attempt_ready
 from tests.airflow_tpu.attempts import run_context
 from tests.airflow_tpu.cloud_env import KEY, CloudEnv, now, poll_policy, request_delete
@@ -206,6 +214,48 @@ async def test_books_can_be_kept_without_the_lease(env: CloudEnv, client: TPUCli
     await until_gone(client, KEY, poll_policy())
     assert closed(env).end_reason is EndReason.FINISHED
     assert charged(closed(env)) >= env.ready_seconds() > 0.0
+
+
+def trains(work: RunContext, minutes: float) -> RunRecord:
+    """The TPU of the run is READY, and its script was started so long ago."""
+    began = now() - dt.timedelta(minutes=minutes)
+    record = work.stores.runs.read(KEY)
+    return work.stores.runs.update(
+        record, lambda found: found.with_life(FIRST, ready_at=began).next_attempt(FIRST, began)
+    )
+
+
+@pytest.mark.parametrize("saved", [None, 6.0])
+async def test_a_training_that_a_person_ends_was_stopped(env: CloudEnv, client: TPUClient, saved: float | None) -> None:
+    """The ledger says so, and how much work is lost: since the newest checkpoint, or since the start without one."""
+    work = run_context()
+    record = trains(work, 10.0) if await attempt_ready(work, client) else None
+    assert record is not None
+    if saved is not None:
+        manifest = {"step": 7, "created": (now() - dt.timedelta(minutes=saved)).timestamp()}
+        folder = f"{checkpoints_uri(work.conf, KEY.name)}/attempt-1/000000000007.step-7"
+        env.storage.write_json(f"{folder}/{protocol.CHECKPOINT_MANIFEST}", manifest)
+    await asyncio.to_thread(abandon, work, record.lease.token, 10.0, None, True)
+    await asyncio.to_thread(end_run, work, Waiting(0.05, None))
+    event = closed(env)
+    assert event.end_reason is EndReason.STOPPED
+    assert event.training_seconds >= 600.0
+    assert event.lost_seconds is not None
+    assert 0.0 <= event.lost_seconds - 60.0 * (saved or 10.0) < TIMEOUT
+
+
+async def test_a_training_that_its_deadline_ends_was_deleted(env: CloudEnv, client: TPUClient) -> None:
+    """The alert at the deadline takes the TPU from a script that runs: what that has lost is not 0 seconds."""
+    work = run_context()
+    await attempt_ready(work, client)
+    record = trains(work, 10.0)
+    work.stores.runs.update(record, lambda found: replace(found, lease=replace(found.lease, expires_at=now())))
+    await asyncio.to_thread(end_overdue, work, KEY)
+    await asyncio.to_thread(end_run, work, Waiting(0.05, None))
+    event = closed(env)
+    assert event.end_reason is EndReason.DELETED
+    assert event.lost_seconds is not None
+    assert event.lost_seconds >= 600.0
 
 
 async def test_loss_of_an_attempt_that_was_started_after_the_record_was_read(env: CloudEnv, client: TPUClient) -> None:

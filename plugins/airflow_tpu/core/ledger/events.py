@@ -29,6 +29,7 @@ class EndReason(enum.StrEnum):
     FAILED = "failed"
     DELETED = "deleted"
     VANISHED = "vanished"
+    STOPPED = "stopped"
     NEVER_READY = "never-ready"
 
 

@@ -32,7 +32,7 @@ class Life:
     :param cause: what the last attempt on it came to for the TPU, as the task knows that saw it end; None while it
         runs. It counts before what the API shows of the TPU afterwards.
     :param lost_seconds: work that the end of that attempt has lost, None if unknown.
-    :param deleting: the teardown of the run has begun to delete it: gone after that, it did not vanish.
+    :param deleting: a process of ours has begun to delete it: gone after that, it did not vanish.
     """
 
     ready_at: dt.datetime | None = None

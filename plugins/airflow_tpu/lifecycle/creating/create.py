@@ -138,7 +138,7 @@ class Provisioner:
         found = replace(self.order.spec, zone=living.zone)
         if isinstance(living, QueuedView):
             return target_of(replace(found, queued=True), living.queued_id)
-        if noted_end(self.record, living.node_id) is not None:
+        if noted_end(self.record, living.node_id) is not None or self.record.life(living.node_id).deleting:
             self.stores.runs.update(self.record, lambda now: alive_again(now, living.node_id))
         if not mine and living.phase is Phase.USABLE:
             # From here on the older attempt's on_kill no longer opens this TPU.

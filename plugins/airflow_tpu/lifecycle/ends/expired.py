@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +129,11 @@ async def with_unlisted(client: TPUClient, snapshot: ProjectSnapshot, opened: It
 
 
 async def delete_expired(
-    client: TPUClient, snapshot: ProjectSnapshot, leases: Mapping[str, LeaseState] | None, airflows: Airflows
+    client: TPUClient,
+    snapshot: ProjectSnapshot,
+    leases: Mapping[str, LeaseState] | None,
+    airflows: Airflows,
+    announced: Callable[[Deletion], object] = lambda _: None,
 ) -> Reaped:
     """Delete what has no right left, in all zones; one failure does not stop the rest.
 
@@ -137,6 +141,7 @@ async def delete_expired(
     :param snapshot: what is alive.
     :param leases: by digest of the run, read after the snapshot; None if they could not be read.
     :param airflows: this Airflow, whose TPUs are judged, and the others, whose TPUs are reported and never touched.
+    :param announced: notes each delete before it is asked for.
     """
     everything: list[TPUView | QueuedView] = [*snapshot.queued, *snapshot.nodes]
     deletions = select_expired(airflows, everything, leases, client.clock.now())
@@ -151,6 +156,10 @@ async def delete_expired(
         for item in everything
         if not airflows.owns(item.labels)
     ]
+    gone = {item.name for item in everything if item.phase in (Phase.DELETING, Phase.LOST)}
+    for deletion in deletions:
+        if deletion.name not in gone:
+            announced(deletion)
     answers: Answers = {}
     for node_id, answer in await asyncio.gather(*(_delete(client, deletion, done) for deletion in deletions)):
         if not isinstance(answers.get(node_id), OperationView):  # a request that is being deleted takes its node along

@@ -23,8 +23,12 @@ NEWS = frozenset({EndReason.FINISHED, EndReason.FAILED, EndReason.PREEMPTED})
 _FOREIGN = frozenset({EndReason.VANISHED, EndReason.DELETED})
 """Ends that look the same whether a process of ours, which died before it could note that, or a stranger deleted it."""
 
-_LOSSES = frozenset({EndReason.PREEMPTED, EndReason.VANISHED, EndReason.FAILED, EndReason.DELETED})
+_LOSSES = frozenset({EndReason.PREEMPTED, EndReason.VANISHED, EndReason.FAILED, EndReason.DELETED, EndReason.STOPPED})
 """Ends that take with them what a run had not saved."""
+
+
+CUT_OFF = frozenset({EndReason.STOPPED, EndReason.DELETED})
+"""Causes of an end that a delete of ours brought about while the script may have been running."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,9 @@ def alive_again(record: RunRecord, node_id: str) -> RunRecord:
     :param record: as it is.
     :param node_id: the incarnation.
     """
+    life = record.life(node_id)
+    if life.cause in CUT_OFF:  # the script was not stopped either
+        record = record.with_life(node_id, cause=None, lost_seconds=None)
     # While the delete was under way nothing was charged: its READY time is no longer known to the second.
     return record.with_life(node_id, source=TimeSource.OBSERVED, ended_at=None, end_reason=None, deleting=False)
 

@@ -6,8 +6,12 @@ and the next try, the teardown or the reaper, whichever comes first after it, wr
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from airflow_tpu.clients.endpoints import cloud_failures
+from airflow_tpu.core.ledger.events import EndReason
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, closing, noted
 
 if TYPE_CHECKING:
@@ -16,6 +20,37 @@ if TYPE_CHECKING:
     from airflow_tpu.core.tpu.labels import RunKey
     from airflow_tpu.stores.ledger import LedgerStore
     from airflow_tpu.stores.runs import RunStore
+
+
+log = logging.getLogger(__name__)
+
+
+def announce(leases: RunStore, key: RunKey, node_ids: Collection[str], by_person: bool = False) -> RunRecord | None:
+    """Note what is deleted before it is: the process may die between the delete and the note of the end.
+
+    A script that is still running there is cut off: its TPU has not finished.
+
+    :param leases: where the record is kept; no delete depends on it.
+    :param key: the run.
+    :param node_ids: its incarnations that are deleted.
+    :param by_person: the task is ended from outside, so its TPU ends for that, whatever was on it.
+    :return: the record with the note, None if there is none or it cannot be written.
+    """
+
+    def begun(record: RunRecord) -> RunRecord:
+        is_overdue = record.lease.expires_at <= leases.clock.now()
+        cut_off = EndReason.DELETED if is_overdue else EndReason.STOPPED
+        for node_id in {*node_ids} & {record.node_id, *record.lives}:
+            life = record.life(node_id)
+            is_cut_off = by_person or life.began_at is not None
+            record = record.with_life(node_id, deleting=True, cause=life.cause or (cut_off if is_cut_off else None))
+        return record
+
+    try:
+        return leases.amend(key, begun)
+    except cloud_failures() as error:
+        log.warning("deleting the TPU of %s although the lease cannot be written: %s", key.name, error)
+    return None
 
 
 def note_ends(leases: RunStore, ledger: LedgerStore, key: RunKey, endings: list[IncarnationEnd]) -> None:

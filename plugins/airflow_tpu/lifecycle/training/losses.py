@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import protocol
+from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.core.model import script_json
 from airflow_tpu.core.run.budget import counts
 from airflow_tpu.core.run.interruption import Interruption, Reached, SafeCheckpoint, lost_seconds
 from airflow_tpu.core.run.plan import checkpoints_uri
-from airflow_tpu.errors import TPUVanished
+from airflow_tpu.errors import RunStopped, TPUVanished
 from airflow_tpu.hooks.bucket_facts import split_uri
 from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
+from airflow_tpu.lifecycle.ends.incarnation_end import CUT_OFF
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -98,6 +100,25 @@ def lost_since(record: RunRecord, ended: Ended, safe: SafeCheckpoint | None) -> 
             return None
         at = ended.reached.safe_at
     return lost_seconds(ended.at, record.attempt_at, at)
+
+
+def with_lost_work(run: RunContext, record: RunRecord) -> RunRecord:
+    """The record with the work that was lost where a delete of ours has cut a script off: it had no time to look.
+
+    :param run: clients and stores.
+    :param record: of the run; of an attempt that is still the last one.
+    """
+    life = record.life(record.attempt_node)
+    ended, is_known = life.ended_at, life.lost_seconds is not None
+    if life.cause not in CUT_OFF or is_known or ended is None:
+        return record
+    try:
+        stopped = Ended(record.attempt_node, RunStopped("its TPU was deleted while it ran"), ended)
+        lost = lost_since(record, stopped, newest_checkpoint(run))
+        return run.stores.runs.amend(run.key, lambda now: now.with_life(stopped.node_id, lost_seconds=lost)) or record
+    except cloud_failures() as error:
+        log.warning("how much work was lost with %s stays unknown: %s", record.attempt_node, error)
+        return record
 
 
 def newest_checkpoint(run: RunContext) -> SafeCheckpoint | None:
