@@ -184,8 +184,6 @@ class RateLimited(CloudError):
 class TransientError(CloudError):
     """The API failed in passing; the same request may succeed.
 
-    :param message: the whole text, as a person should read it.
-    :param reason: ``ErrorInfo.reason`` of Google's answer where there is one.
     :param refused: it is the answer to a create, which may be final: a few of them in a row are (``CreateRefused``).
     """
 

@@ -91,35 +91,6 @@ def test_a_kill_books_nothing(project: Project) -> None:
     assert booked(project) == pytest.approx(project.cloud.meter.ready_seconds(event.node_id), abs=1e-3)
 
 
-def dies_after_its_delete(project: Project, process: Process) -> None:
-    """Kill a process between the delete and the note of the end, and let the delete take effect."""
-    while not process.at.startswith("DeleteNode"):
-        project.go(process)
-    project.go(process)
-    project.kill(process)
-    project.together(BOOTED)
-
-
-def test_a_kill_that_dies_before_its_note(project: Project) -> None:
-    """A worker has five seconds: the reason is there already when the delete has just been asked for."""
-    project.kill(run(project))
-    held = project.runs[-1]
-    dies_after_its_delete(project, project.start("on_kill", lambda at: tasks.kill(at, held.key, held.lease.token)))
-    project.start("teardown", lambda at: tasks.end(at, RUN))
-    project.together(BOOTED)
-    assert [event.end_reason for event in closed(project)] == [EndReason.STOPPED]
-
-
-def test_a_reaper_that_dies_before_its_note(project: Project) -> None:
-    """The next round finds the TPU gone, as the last one has deleted it: it has not vanished."""
-    project.kill(run(project))
-    project.states[RUN] = "failed"
-    dies_after_its_delete(project, project.start("reaper", lambda at: reap(at.grant, project.state_of, AIRFLOW)))
-    assert closed(project) == []
-    reaper(project)
-    assert [event.end_reason for event in closed(project)] == [EndReason.FINISHED]
-
-
 def test_a_delete_that_fails_after_a_kill_ends_nothing(project: Project) -> None:
     """The TPU is READY again and charged; what is booked is the end that the teardown brings about, an hour later."""
     process = run(project)
