@@ -56,7 +56,10 @@ def _group() -> list[str]:
     group = importlib.import_module("airflow_tpu.task_groups").tpu_session
     run = importlib.import_module("airflow_tpu.tpu_run").TPURun
     session = ["## `tpu_session`\n", "From `airflow_tpu.task_groups`.\n", _prose(group), _fields(group)]
-    return [*session, "## `TPURun`\n", "From `airflow_tpu.tpu_run`; [every field](form.md).\n", _prose(run)]
+    run_prose = ["## `TPURun`\n", "From `airflow_tpu.tpu_run`; [every field](form.md).\n", _prose(run)]
+    nightly = importlib.import_module("airflow_tpu.nightly").nightly_dag
+    where = "From `airflow_tpu.nightly`; [an example](nightly.md#for-a-model-of-yours).\n"
+    return [*session, *run_prose, "## `nightly_dag`\n", where, _prose(nightly), _fields(nightly)]
 
 
 def _section(kind: type) -> str:

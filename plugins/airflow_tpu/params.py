@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow.sdk import Param
 
@@ -16,9 +16,10 @@ from airflow_tpu.stores.grants import grant_at_parse, load_catalogue
 if TYPE_CHECKING:
     from airflow_tpu.core.catalogue.catalogue import Catalogue
     from airflow_tpu.core.grant.grant import Grant
+    from airflow_tpu.tpu_run import TPURun
 
 
-def train_params(*, form: Form = FORM, **defaults: str | float) -> dict[str, Param]:
+def train_params(*, form: Form = FORM, **defaults: Unpack[TPURun]) -> dict[str, Param]:
     """Return the parameters of a DAG that trains on a TPU.
 
     .. code-block:: python
@@ -43,7 +44,18 @@ def train_params(*, form: Form = FORM, **defaults: str | float) -> dict[str, Par
     shown = {**_first_of(catalogue, defaults), **from_grant, **defaults}
     schemas = {name: row.schema(catalogue) for name, row in form.items()}
     schemas["accelerator_type"]["description_md"] += f" {_covered(grant)}"
-    return {name: Param(_value(row, shown.get(name)), **schemas[name]) for name, row in form.items()}
+    return {name: Param(_value(row, _line(shown.get(name))), **schemas[name]) for name, row in form.items()}
+
+
+def _line(value: Any) -> Any:
+    """A list of words or a mapping of variables as a person types it into the form."""
+    if isinstance(value, Mapping):
+        return "\n".join(f"{name}={content}" for name, content in value.items())
+    if isinstance(value, list | tuple):
+        import shlex
+
+        return shlex.join(map(str, value))
+    return value
 
 
 def _value(row: FormField, shown: Any) -> Any:

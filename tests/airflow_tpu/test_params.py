@@ -39,7 +39,7 @@ def test_default_of_the_dag_is_shown() -> None:
 def test_default_for_no_field_is_refused() -> None:
     """A mistyped name fails the import of the DAG, with the names there are."""
     with pytest.raises(ConfigError, match=r"dedline_hours = .*: no such field.*nearest: deadline_hours"):
-        train_params(dedline_hours=6)
+        train_params(dedline_hours=6)  # type: ignore[call-arg]
 
 
 def test_every_field_has_section_title_and_help() -> None:

@@ -41,7 +41,7 @@ NEVER = ("cli", "core.letter", "core.report", "hooks", "lifecycle", "triggers", 
 MOST = {
     "tpu_grant_watch": 16,
     "tpu_model_rollback": 19,
-    "tpu_nightly_retrain": 74,
+    "tpu_nightly_retrain": 76,
     "tpu_reaper": 14,
     "tpu_train": 70,
     "tpu_usage_report": 19,

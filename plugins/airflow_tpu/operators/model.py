@@ -5,14 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk import Asset, AssetAlias, BaseOperator
 
 from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.consequences import NOTHING_CREATED, stated
 from airflow_tpu.core.model.model import Bar, Champion, Decision, ModelManifest, decide
 from airflow_tpu.errors import ConfigError, Fault
-from airflow_tpu.operators.base import CloudTPUBaseOperator
+from airflow_tpu.operators.base import CloudTPUBaseOperator, skip
 from airflow_tpu.operators.task_doc import task_doc
 
 if TYPE_CHECKING:
@@ -20,6 +19,15 @@ if TYPE_CHECKING:
 
     from airflow_tpu.lifecycle.run_context import RunContext
     from airflow_tpu.stores.models import ModelStore
+
+
+MODELS_ASSET = "tpu-models"
+"""Alias of the assets of all models: a DAG that is scheduled on it follows each of their promotions."""
+
+
+def model_asset(model: str) -> str:
+    """Name of a model's asset, whose event says that the model has a new champion."""
+    return f"tpu-model-{model}"
 
 
 class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
@@ -60,19 +68,22 @@ class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
                 ", ".join(fetching),
             )
             return now
-        raise AirflowSkipException(
-            f"data, code and settings are those of version {newest} ({now}): training again would bring nothing new"
+        skip(
+            self.log,
+            f"data, code and settings are those of version {newest} ({now}): training again would bring nothing new",
         )
 
 
 class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
     """Write the trained version down and make it the champion if it is better on the same held-out examples.
 
-    Give it the model's asset as ``outlets``: the event is emitted for a promotion only, with the manifest as extra.
+    A promotion emits an event of the model's asset, ``tpu-model-NAME``, with the manifest as extra; also one of the
+    alias ``tpu-models``, which stands for every model. Assets in ``outlets`` get the same extra.
 
     :param artifacts_uri: where *copy* has put the run's artifacts (templated).
     :param fingerprint: what :class:`CloudTPUSkipUnchangedOperator` returned (templated).
     :param metric: name of the metric in ``result.json`` that decides.
+    :param higher_is_better: direction of the metric; None takes what ``result.json`` says, which must not contradict.
     :param min_improvement: how much better than the champion it must be, in the metric's own unit.
     :param keep_versions: versions that stay, with their artifacts; 0 keeps all.
     :return: version, whether it was promoted, and why.
@@ -86,14 +97,17 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
         artifacts_uri: str,
         fingerprint: str,
         metric: str,
+        higher_is_better: bool | None = None,
         min_improvement: float = 0.0,
         keep_versions: int = 10,
         **kwargs: Any,
     ) -> None:
+        # An alias: which model's asset it is, is known when the form is.
+        kwargs["outlets"] = [*kwargs.get("outlets", ()), AssetAlias(MODELS_ASSET)]
         super().__init__(**kwargs)
         self.artifacts_uri = artifacts_uri
         self.fingerprint = fingerprint
-        self.bar = Bar(metric, min_improvement)
+        self.bar = Bar(metric, min_improvement, higher_is_better)
         self.keep_versions = keep_versions
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -133,7 +147,7 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
         promoted = store.replace(change)
         if promoted is None:
             self._prune(store)
-            raise AirflowSkipException(f"version {manifest.version} is kept and not promoted; {reasons[-1]}")
+            skip(self.log, f"version {manifest.version} is kept and not promoted; {reasons[-1]}")
         self.log.info("version %s is the champion of %s: %s", promoted.version, store.model, promoted.reason)
         return promoted
 
@@ -144,10 +158,14 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
                 self.log.info("forgot version %s: %d file(s), %d bytes removed", manifest.version, files, size)
 
     def _publish(self, context: Context, manifest: ModelManifest, promoted: Champion) -> None:
-        for outlet in self.outlets:
-            from airflow_tpu.core import json_form
+        from airflow_tpu.core import json_form
 
-            context["outlet_events"][outlet].extra = {**json_form.to_json(manifest), "reason": promoted.reason}
+        extra = {**json_form.to_json(manifest), "reason": promoted.reason}
+        for outlet in self.outlets:
+            if outlet == AssetAlias(MODELS_ASSET):
+                context["outlet_events"][outlet].add(Asset(model_asset(manifest.model)), extra=extra)
+            else:
+                context["outlet_events"][outlet].extra = extra
 
 
 class CloudTPURollBackModelOperator(BaseOperator):

@@ -6,8 +6,6 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk.exceptions import AirflowSkipException
-
 from airflow_tpu.consequences import MAY_LIVE, stated
 from airflow_tpu.core import json_form
 from airflow_tpu.core.ledger.events import TimeSource
@@ -15,7 +13,7 @@ from airflow_tpu.core.run.start_window import first_of
 from airflow_tpu.core.run.trigger_context import raise_for
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import TPUError, WindowClosed
-from airflow_tpu.operators.base import FencedOperator
+from airflow_tpu.operators.base import FencedOperator, skip
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -106,4 +104,4 @@ class CloudTPUProvisionOperator(FencedOperator):
         self.defer(trigger=CloudTPUCapacityTrigger(watch, step.search_json()), method_name="execute_again")
 
     def _skip(self, error: WindowClosed) -> NoReturn:
-        raise AirflowSkipException(f"{error} Nothing is billed any more; the next run tries again.") from error
+        skip(self.log, f"{error} Nothing is billed any more; the next run tries again.", error)

@@ -6,6 +6,6 @@ import re
 from pathlib import Path
 
 PAGE = Path(__file__).parents[3] / "docs" / "nightly.md"
-(EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+(_, EXAMPLE) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 exec(EXAMPLE)

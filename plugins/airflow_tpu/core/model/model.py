@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_tpu.core import json_form
-from airflow_tpu.errors import NothingProduced
+from airflow_tpu.errors import ConfigError, Fault, NothingProduced
 
 HISTORY = 20
 """Former champions that the pointer remembers for a rollback."""
@@ -104,18 +104,33 @@ class Bar:
 
     :param metric: name of a metric of ``result.json``.
     :param min_improvement: how much better than the champion it must be, in the metric's own unit.
+    :param higher_is_better: direction of the metric; None takes what ``result.json`` says, and higher if it says none.
     """
 
     metric: str
     min_improvement: float = 0.0
+    higher_is_better: bool | None = None
+
+    def rises(self, reported: bool | None) -> bool:
+        """Whether a higher value is better.
+
+        :param reported: what ``result.json`` says of it, None if it does not.
+        :raises ConfigError: it says the opposite of what was asked for.
+        """
+        if None not in (reported, self.higher_is_better) and reported is not self.higher_is_better:
+            said = f"result.json says higher_is_better {str(reported).lower()}, the DAG the opposite; mend one of them"
+            raise ConfigError([Fault("metric", self.metric, said)], "the promotion")
+        return next((one for one in (self.higher_is_better, reported) if one is not None), True)
 
 
 def decide(candidate: ModelManifest, champion: Champion | None, bar: Bar) -> Decision:
     """Compare a candidate with the champion by what the candidate's run measured of both.
 
     :raises NothingProduced: the run did not report the metric.
+    :raises ConfigError: the run reported it with the opposite direction.
     """
-    value, up = _measured(candidate.result.get("metrics"), bar.metric, candidate.artifacts_uri)
+    value, reported = _measured(candidate.result.get("metrics"), bar.metric, candidate.artifacts_uri)
+    up = bar.rises(reported)
     if not math.isfinite(value):
         return Decision(False, f"{bar.metric} is {value}, which cannot be compared")
     if champion is None:
@@ -137,10 +152,11 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) or value in NOT_FINITE else None
 
 
-def _measured(metrics: Any, name: str, where: str) -> tuple[float, bool]:
+def _measured(metrics: Any, name: str, where: str) -> tuple[float, bool | None]:
     found = metrics.get(name) if isinstance(metrics, Mapping) else None
     value = _number(found.get("value")) if isinstance(found, Mapping) else None
     if not isinstance(found, Mapping) or value is None:
         known = ", ".join(sorted(metrics)) if isinstance(metrics, Mapping) else "none"
         raise NothingProduced(f"result.json of {where} has no metric {name!r}; it reports: {known}")
-    return value, bool(found.get("higher_is_better", True))
+    direction = found.get("higher_is_better")
+    return value, None if direction is None else bool(direction)

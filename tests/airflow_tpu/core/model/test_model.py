@@ -18,7 +18,7 @@ from airflow_tpu.core.model.model import (
     ModelManifest,
     decide,
 )
-from airflow_tpu.errors import NothingProduced
+from airflow_tpu.errors import ConfigError, NothingProduced
 
 CHAMPION = Champion("v1", "gs://b/runs/one/attempt-1", "2026-11-27T02:00:00+00:00", "the first version")
 BAR = Bar("accuracy", 0.01)
@@ -51,6 +51,24 @@ def test_only_what_is_better_by_enough_is_promoted(value: float, up: bool, bette
     decision = decide(candidate(value, up=up), CHAMPION, BAR)
     assert decision.better is better
     assert f"{value:.6g} against the champion's 0.9" in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("reported", "asked", "better"),
+    [({}, False, True), ({}, None, False), ({}, True, False), ({"higher_is_better": False}, False, True)],
+)
+def test_direction_of_the_metric(reported: dict[str, bool], asked: bool | None, better: bool) -> None:
+    """The DAG says which way is better where the script does not; without either, higher is."""
+    found = candidate(0.8)
+    metrics = {"accuracy": {"value": 0.8, **reported}}
+    lower = replace(found, result={**found.result, "metrics": metrics})
+    assert decide(lower, CHAMPION, Bar("accuracy", higher_is_better=asked)).better is better
+
+
+def test_two_directions_of_one_metric_are_refused() -> None:
+    """A script that reports the opposite of what the DAG says decides nothing: one of them is wrong."""
+    with pytest.raises(ConfigError, match=r"result.json says higher_is_better true, the DAG the opposite"):
+        decide(candidate(0.8), CHAMPION, Bar("accuracy", higher_is_better=False))
 
 
 def test_equal_is_not_better() -> None:
