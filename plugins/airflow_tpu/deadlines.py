@@ -29,8 +29,8 @@ def deadline_alerts(gcp_conn_id: str = "google_cloud_default") -> list[DeadlineA
     answers every *Clear* of a task with an error 500, as long as an alert is due (``models/taskinstance.py``,
     ``_recalculate_dagrun_queued_at_deadlines``, counts with what is stored, and a ``timedelta`` is a mapping there).
 
-    Airflow's UI counts each alert as a deadline of the DAG, and its name says what it is. One alert at the hours that a
-    person has chosen would need a reference of our own, which Airflow 3.3.2 does not recalculate when a run is cleared.
+    Airflow's UI counts each alert as a deadline of the DAG, and its name says what it is; docs/faq.md says why there is
+    not one alert at the hours that a person has chosen.
 
     :param gcp_conn_id: connection for the Cloud TPU API and Cloud Storage.
     """

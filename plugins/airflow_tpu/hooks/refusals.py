@@ -1,4 +1,8 @@
-"""Refusals of Cloud Storage as errors of ours: which right is missing, on which bucket, and the role that gives it."""
+"""Refusals of Cloud Storage as errors of ours: which right is missing, on which bucket, and the role that gives it.
+
+Refused credentials, policies of an organisation, billing and the like never come here: the session under the client
+(:mod:`airflow_tpu.clients.storage_session`) has told them apart already.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from airflow_tpu.core.tpu.api_errors import classify_token
 from airflow_tpu.errors import AccessDenied
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -18,28 +21,24 @@ BUCKET_ROLE = "roles/storage.legacyBucketReader"
 """The two roles that docs/google.md asks for on the bucket of the grant."""
 
 _RIGHT = re.compile(r"storage\.(?:objects|buckets|multipartUploads|folders)\.\w+")
-# Refusals with the same status that no role lifts: a policy of the organisation, the billing account, retention.
-_NO_ROLE = re.compile(r"polic(y|ies)|billing|retention|hold|vpcServiceControls|disabled", re.IGNORECASE)
+# Refusals of an object itself, with the same status, that no role lifts.
+_KEPT = re.compile(r"retention|hold", re.IGNORECASE)
 
 
 @contextmanager
 def refusals(uri: str) -> Iterator[None]:
-    """Raise for a refusal of the bucket, or of the credentials, an error that says what to do.
+    """Raise for a refusal of the bucket an error that says what to do.
 
     :param uri: what is read or written.
-    :raises AccessDenied: the account may not do that, or cannot log in.
-    :raises TransientError: there is no access token for the moment.
+    :raises AccessDenied: the account may not do that.
     """
     from google.api_core.exceptions import Forbidden, Unauthorized
-    from google.auth.exceptions import RefreshError
 
     try:
         yield
     except (Forbidden, Unauthorized) as error:
         advice = _advice(uri, int(error.code or 0), error.message)
         raise AccessDenied(f"{uri}: {error.message} (HTTP {error.code}). {advice}") from error
-    except RefreshError as error:
-        raise classify_token(str(error), uri, error.retryable) from error
 
 
 def typed_refusals(method: Method) -> Method:
@@ -57,8 +56,8 @@ def _advice(uri: str, status: int, message: str) -> str:
     if status == 401:
         return "The credentials of the google_cloud_platform connection are not accepted: renew them."
     right = _RIGHT.search(message)
-    if right is None and _NO_ROLE.search(message):
-        return "No role lifts that: ask the administrator of the project."
+    if right is None and _KEPT.search(message):
+        return "No role lifts that: the object is kept until its retention or hold ends."
     role = BUCKET_ROLE if right is not None and right[0].startswith("storage.buckets.") else OBJECT_ROLE
     bucket, missing = "/".join(uri.split("/")[:3]), right[0] if right else "the right"
     return (
