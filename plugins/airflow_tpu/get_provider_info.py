@@ -83,6 +83,11 @@ def _places() -> dict[str, dict[str, Any]]:
             "separated by commas.",
             "localcloud",
         ),
+        "script_secrets": _option(
+            "Connections and Variables that the field secrets may name, as patterns separated by commas. Empty: every "
+            "Variable, and every connection that is not Airflow's own by its type.",
+            "wandb_*.password, variable:hf_*",
+        ),
     }
 
 

@@ -6,7 +6,8 @@ A message is one line of JSON in ASCII with the protocol's version and its kind;
 exactly so many raw bytes. What each kind carries:
 
 =========== ============================================================================================
-start       client: ``job`` (an object), ``bundle`` (``length``, ``sha256``); the tar follows as raw bytes
+start       client: ``job`` (an object), ``bundle`` (``length``, ``sha256``), ``secrets`` (``length``, or absent);
+            the tar follows as raw bytes, then the secrets: a JSON object of variables
 started     ``run``, ``attempt``, ``pid``, ``start_time``, ``boot_id``, ``supervisor_pid``
 exists      the same, as far as known: another start of this attempt came first
 log         ``offset``, ``length``, then the bytes

@@ -125,6 +125,14 @@ def failure_notifiers() -> list[str]:
     return [entry.strip() for entry in _option("failure_notifiers").split(",") if entry.strip()]
 
 
+def script_secrets() -> list[str]:
+    """Return what scripts may get: option ``script_secrets``, patterns of references separated by commas.
+
+    ``wandb_*.password, variable:hf_*``; empty allows every Variable, and every connection that is not Airflow's own.
+    """
+    return [entry.strip() for entry in _option("script_secrets").split(",") if entry.strip()]
+
+
 def airflow_address() -> str:
     """Return the address of this Airflow, ``[api] base_url``, empty if it has none."""
     from airflow.sdk.configuration import conf

@@ -47,21 +47,26 @@ class TPURun(TypedDict, total=False):
 
     :param script: Path below ``include/train``, ``-m package.module``, or a ``gs://`` URI. It runs in the folder of its
         project. Allowed: relative path, ``-m`` and a module, or ``gs://`` URI. Must be given.
-    :param source: Folder below ``include/train`` that script, command and requirements are in. All of it travels; it is
-        the working directory. Allowed: relative path. Left out: empty.
+    :param source: What script, command and requirements are in: a folder below ``include/train``, a ``gs://`` archive,
+        or a git repository, ``https://github.com/org/repo@v1.2``. All of it travels; it is the working directory.
+        Allowed: relative path, ``gs://`` archive or ``https://`` repository. Left out: empty.
+    :param source_conn_id: Airflow connection with the token of a private git repository; its host is the server of the
+        project. Allowed: at most 200 characters. Left out: empty.
     :param command: What you would type in the project's folder: ``python -m pkg.train --lr 1e-3``. It stands in place
         of script and arguments; ``$TRC_DATA_URI`` and the other ``TRC_`` names are expanded. Allowed: at most 100 kB.
         Left out: empty.
     :param arguments: Words for the script, quoted as in a shell, also pasted over several lines; ``$TRC_DATA_URI`` and
         the other ``TRC_`` names are expanded. Allowed: at most 100 kB. Left out: empty.
     :param requirements: Requirements file below ``include/train``. Allowed: relative path. Left out: empty.
-    :param revision: ``TRC_REVISION``: commit or tag of code that the script fetches by itself. Another one counts as
-        changed code. Allowed: at most 200 characters. Left out: empty.
+    :param revision: Branch, tag or commit of a project in git. Else ``TRC_REVISION``: of code that the script fetches
+        by itself. Allowed: at most 200 characters. Left out: empty.
     :param data_uri: ``gs://`` URI for ``TRC_DATA_URI``, in the TPU's region. ``{{ ds }}`` is the run's date, in every
         text. Allowed: ``gs://`` URI. Left out: empty.
     :param seed: ``TRC_SEED``: the seed of everything random in the script. Allowed: 0 to 2147483647. Left out: ``0``.
     :param environment: ``NAME=value``, one a line. No secrets. Allowed: at most 100 kB; no name with ``TRC_``. Left
         out: empty.
+    :param secrets: ``NAME = CONNECTION.password`` or ``NAME = variable:KEY``, one a line: Airflow connections and
+        Variables whose values the script finds in its environment. Allowed: references, no values. Left out: empty.
     :param accelerator_type: Generation and size of the TPU. Allowed: a type of one VM. Left out: the grant's first row
         that fits.
     :param zone: One that the grant names for this type; others cost money. Allowed: a zone of the type, by the price
@@ -106,6 +111,7 @@ class TPURun(TypedDict, total=False):
 
     script: Text
     source: Text
+    source_conn_id: Text
     command: Text
     arguments: Words
     requirements: Text
@@ -113,6 +119,7 @@ class TPURun(TypedDict, total=False):
     data_uri: Text
     seed: Whole
     environment: Variables
+    secrets: Variables
     accelerator_type: Text
     zone: Text
     tier: Text

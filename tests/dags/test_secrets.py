@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import re
@@ -10,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -82,6 +85,79 @@ def secrets(cloud: BackgroundCloud, monkeypatch: pytest.MonkeyPatch, private_key
         monkeypatch.setenv(name, json.dumps({**json.loads(os.environ[name]), "password": PLANTED}))
     # The first line is the same for every key of this kind, the host keys of TPU VMs included.
     return [*private_key.splitlines()[2:-1], PLANTED]
+
+
+TYPED = "typed-int0-the-f0rm"
+GIVEN = 'g1ven-t0-the-scr1pt+/="x'
+KEY_LINES = ("-----BEGIN K-----", "c2VjcmV0LWxpbmUtb25l", "bGluZS10d28tb2YtaXQ=", "-----END K-----")
+
+TALKATIVE = (
+    SCRIPT
+    + """
+import base64, hashlib, urllib.parse
+token, key = os.environ["WANDB_API_KEY"], os.environ["SIGNING_KEY"]
+os.write(1, token[:7].encode())
+time.sleep(0.3)
+os.write(1, token[7:].encode() + b"\\n")
+print(key)
+print([key], json.dumps(token), urllib.parse.quote(token))
+print("Basic", base64.b64encode(("user:" + token).encode()).decode())
+for line in key.splitlines():
+    print("    " + line)
+for value in (token, key):
+    print("digest", hashlib.sha256(value.encode()).hexdigest())
+os.system("test -n \\"$WANDB_API_KEY\\" && echo a child has it")
+"""
+)
+
+
+def test_secrets_of_a_script_are_in_its_environment_and_nowhere_else(
+    cloud: BackgroundCloud, run_dag: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The values arrive, and no database, log, command line, disk, XCom, record or artifact has them in any form."""
+    monkeypatch.setenv("AIRFLOW_CONN_WANDB_DEFAULT", json.dumps({"conn_type": "generic", "password": GIVEN}))
+    monkeypatch.setenv("AIRFLOW_VAR_SIGNING_KEY", "\n".join(KEY_LINES))
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS", "0")
+    script = upload(cloud, "scripts/talkative.py", TALKATIVE)
+    named = "WANDB_API_KEY = wandb_default.password\nSIGNING_KEY = variable:signing_key"
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look_at_the_run, cloud)
+        outcome = run_dag("tpu_train_deferring", VARIANTS, script=script, secrets=named, provisioning="node")
+        seen = looking.result(30.0)
+    assert outcome.state == "success", outcome.log[-4000:]
+    for value in (GIVEN, "\n".join(KEY_LINES)):
+        assert f"digest {hashlib.sha256(value.encode()).hexdigest()}" in outcome.log
+    assert "a child has it" in outcome.log
+    seen |= {
+        "database": texts_of_database(),
+        "log": [outcome.log],
+        "xcom": [json.dumps(outcome.xcom)],
+        "bucket": [body.decode(errors="replace") for body in objects(cloud).values()],
+        "disks afterwards": files_below(cloud.cloud.config.state_dir / "vm"),
+    }
+    bits = base64.b64encode(f"user:{GIVEN}".encode()).decode()[8:-4]
+    words = [GIVEN, json.dumps(GIVEN)[1:-1], quote(GIVEN), bits, *KEY_LINES[1:3]]
+    assert {(place, word) for place, texts in seen.items() for text in texts for word in words if word in text} == set()
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ("A_KEY = no_such.password", "A_KEY = no_such.password': there is no such connection"),
+        ("A_KEY = variable:no_such", "A_KEY = variable:no_such': there is no such Variable"),
+        ("A_KEY = tpu_ssh_default.extra.private_key", "is a connection of type ssh, which is for Airflow alone"),
+        (f"A_KEY = {TYPED}", "the secret itself must not stand here"),
+    ],
+)
+def test_a_secret_that_is_not_there_is_named_first(
+    cloud: BackgroundCloud, run_dag: Run, named: str, words: str
+) -> None:
+    """The first task names it, nothing is created, and what was typed in place of a name is not repeated."""
+    outcome = run_dag(secrets=named, provisioning="node")
+    assert outcome.tasks["check_grant"] == "failed"
+    assert words in outcome.log
+    assert TYPED not in outcome.log
+    assert cloud.snapshot()["nodes"] == []
 
 
 @pytest.mark.parametrize("inline", ["30", "0"], ids=["worker", "triggerer"])

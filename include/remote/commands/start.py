@@ -49,7 +49,7 @@ def start(stream: BinaryIO) -> bytes:
 
     What earlier attempts of the run have left running is stopped first.
     """
-    job, archive = _receive(stream)
+    job, archive, secrets = _receive(stream)
     try:
         run = RunDir(job.get("run_name", ""), job.get("attempt", 0))
     except ValueError as error:
@@ -65,7 +65,7 @@ def start(stream: BinaryIO) -> bytes:
             return _answer(protocol.EXISTS, run, run.read(protocol.PID_FILE) or {})
         if earlier:
             _log_line(run, "stopped what attempt %s had left running here" % ", ".join(map(str, earlier)))
-        return _answer(protocol.STARTED, run, _start_attempt(run, job, staging))
+        return _answer(protocol.STARTED, run, _start_attempt(run, job, staging, secrets))
     finally:
         shutil.rmtree(str(staging), ignore_errors=True)
 
@@ -81,7 +81,7 @@ def _answer(kind: str, run: RunDir, pid: dict[str, Any]) -> bytes:
     return protocol.encode(kind, run=run.run, attempt=run.attempt, **fields)
 
 
-def _receive(stream: BinaryIO) -> tuple[dict[str, Any], bytes]:
+def _receive(stream: BinaryIO) -> tuple[dict[str, Any], bytes, dict[str, str]]:
     """Read the whole request before anything is written: a cut connection leaves no trace."""
     header = protocol.decode(stream.readline(protocol.HEADER_LIMIT))
     bundle, job = header.get("bundle"), header.get("job")
@@ -92,7 +92,18 @@ def _receive(stream: BinaryIO) -> tuple[dict[str, Any], bytes]:
     archive = stream.read(int(bundle["length"]))
     if hashlib.sha256(archive).hexdigest() != bundle["sha256"]:
         raise RequestRefused("damaged", "%d of %d bytes arrived, or they differ" % (len(archive), bundle["length"]))
-    return job, archive
+    return job, archive, _secrets(stream, header.get("secrets"))
+
+
+def _secrets(stream: BinaryIO, described: object) -> dict[str, str]:
+    """Read what only the command may find: raw bytes, since an error shows the beginning of a message."""
+    if not isinstance(described, dict):
+        return {}
+    content = stream.read(int(described["length"]))
+    if len(content) != described["length"]:
+        raise RequestRefused("damaged", "the secrets did not arrive whole")
+    found: dict[str, str] = json.loads(content.decode("utf-8"))
+    return found
 
 
 def unpack(archive: bytes, target: Path) -> None:
@@ -113,7 +124,7 @@ def unpack(archive: bytes, target: Path) -> None:
                 shutil.copyfileobj(source or io.BytesIO(), file)
 
 
-def _start_attempt(run: RunDir, job: dict[str, Any], staging: Path) -> dict[str, Any]:
+def _start_attempt(run: RunDir, job: dict[str, Any], staging: Path, secrets: dict[str, str]) -> dict[str, Any]:
     """Fill the attempt's directory and start the supervisor; remove the directory if that fails."""
     try:
         os.rename(str(staging), str(run.bundle))
@@ -125,20 +136,20 @@ def _start_attempt(run: RunDir, job: dict[str, Any], staging: Path) -> dict[str,
         if start_guard.is_needed(job):
             # Before the run: a connection that is cut in between must not leave the TPU unguarded.
             start_guard.launch(run)
-        return _launch(run, job)
+        return _launch(run, job, secrets)
     except BaseException:
         shutil.rmtree(str(run.path), ignore_errors=True)
         raise
 
 
-def _launch(run: RunDir, job: dict[str, Any]) -> dict[str, Any]:
+def _launch(run: RunDir, job: dict[str, Any], secrets: dict[str, str]) -> dict[str, Any]:
     """Fork twice, so that init becomes the supervisor's parent; wait for its first record."""
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
         os.setsid()
         if os.fork() == 0:
-            _supervise(run, job, writable)
+            _supervise(run, job, secrets, writable)
         os._exit(0)
     os.waitpid(child, 0)
     os.close(writable)
@@ -150,11 +161,11 @@ def _launch(run: RunDir, job: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _supervise(run: RunDir, job: dict[str, Any], ready: int) -> None:
+def _supervise(run: RunDir, job: dict[str, Any], secrets: dict[str, str], ready: int) -> None:
     try:
         _detach_streams(run)
         adopt_orphans()
-        Supervisor(run, job).run(ready)
+        Supervisor(run, job, secrets).run(ready)
     except BaseException:  # noqa: BLE001 - there is no caller; the traceback is all that can be left
         traceback.print_exc()
         processes.kill(lambda: processes.descendants(os.getpid()))

@@ -24,6 +24,7 @@ from supervisor.children import Children
 from supervisor.last_push import LastPush
 from supervisor.mirror_process import MirrorProcess, runner_command
 from supervisor.process_setup import drain, environment, expanded, wake_on_signals
+from supervisor.redaction import MaskedOutput
 from supervisor.stall import StallDetector
 from supervisor.stop_policy import StopPolicy
 from supervisor.tpu_holder import find_holder
@@ -42,14 +43,17 @@ class Supervisor:
     :param run: the attempt.
     :param job: the client's job: argv, requirements, setup, environment, working_dir, grace_secs, deadline, stall_secs,
         artifacts.
+    :param secrets: variables of the command that are on no disk: they are in memory only, and masked in the log.
     """
 
-    def __init__(self, run: RunDir, job: dict[str, Any]) -> None:
+    def __init__(self, run: RunDir, job: dict[str, Any], secrets: dict[str, str]) -> None:
         self._run = run
         self._job = job
         self._stop_policy = StopPolicy(run, job)
         self._stall = StallDetector(float(job.get("stall_secs") or 0.0), run.log, (run.output, run.checkpoints))
         self._log = os.open(str(run.log), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._secrets = secrets
+        self._output = MaskedOutput(self._log, secrets.values())
         self._result = ReservedFile(run.path / protocol.EXIT_FILE, 4096 + 2 * len(json.dumps(job.get("artifacts", []))))
         self._mirror = MirrorProcess(run, job, self._log)
         self._wakeup = wake_on_signals(self._stop_policy.request)
@@ -61,6 +65,7 @@ class Supervisor:
         step, end = self._run_steps(ready)
         self._stop_policy.apply_request(list)  # a shutdown signals the command and its supervisor at once
         leftovers = self._children.end_leftovers()
+        self._output.close()
         document = {
             "exit_code": end.exit_code,
             "signal": end.signal,
@@ -85,7 +90,7 @@ class Supervisor:
 
     def _run_steps(self, ready: int) -> tuple[str, StepEnd]:
         for step, argv in self._steps():
-            end = self._run_step(argv, ready)
+            end = self._run_step(step, argv, ready)
             if step == protocol.RUN_STEP or end != StepEnd(0, None):
                 break
             if self._stop_policy.stopping:
@@ -102,18 +107,20 @@ class Supervisor:
             yield protocol.SETUP_STEP, self._job["setup"]
         yield protocol.RUN_STEP, self._job["argv"]
 
-    def _run_step(self, argv: list[str], ready: int) -> StepEnd:
+    def _run_step(self, step: str, argv: list[str], ready: int) -> StepEnd:
         self._record(None)
         reserved = ReservedFile(self._run.path / protocol.PID_FILE)  # the command may fill the disk at once
         variables = environment(self._run, self._job)
+        if step != protocol.RESTORE_STEP:
+            variables.update(self._secrets)
         try:
             process = subprocess.Popen(
                 expanded(argv, variables),
                 cwd=str(self._run.bundle / self._job.get("working_dir", "")),
                 env=variables,
                 stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
+                stdout=self._output.descriptor,
+                stderr=self._output.descriptor,
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:

@@ -69,6 +69,13 @@ def variable(key: str) -> object:
     return Variable.get(key, default=None)
 
 
+def mask(value: str) -> None:
+    """Have Airflow mask a value in every log of this process and its tasks."""
+    from airflow.sdk.log import mask_secret
+
+    mask_secret(value)
+
+
 class AirflowVariables:
     """The Variables of this Airflow, as a task may use them; the last write of a key counts."""
 

@@ -117,6 +117,7 @@ def _end(run: RunContext, now: dt.datetime) -> dt.datetime:
 
 def _check_alone(run: RunContext, end: dt.datetime) -> Bundle:
     """Refuse what script, form and grant file alone refuse, before any call of the TPU API; return what travels."""
+    _ = run.secrets
     bundle = build_bundle(run)
     spec, consent = run.request.spec, run.conf.allow_paid_reason
     price = run.catalogue.price(spec.accelerator_type, spec.zone, spec.tier)

@@ -21,6 +21,7 @@ from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.lifecycle.run_request import RunRequest
 from airflow_tpu.lifecycle.source.repository import Repository
+from airflow_tpu.lifecycle.source.script_secrets import read_secrets
 from airflow_tpu.stores.grant_stores import Stores
 from airflow_tpu.stores.grants import load_catalogue, load_grant, shared_root, store_root
 from airflow_tpu.stores.models import ModelStore
@@ -159,6 +160,14 @@ class RunContext(GrantContext):
     def commit(self) -> str:
         """Digits of that commit, empty without one."""
         return self.source_pin.commit if self.source_pin is not None else ""
+
+    @cached_property
+    def secrets(self) -> Mapping[str, str]:
+        """Variables of the script whose values Airflow keeps; read by each task that needs them, and never stored.
+
+        :raises ConfigError: one is missing, or not for a script.
+        """
+        return read_secrets(self.conf.secrets)
 
     @property
     def revision(self) -> str:

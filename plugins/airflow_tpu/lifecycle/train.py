@@ -103,7 +103,11 @@ class Training:
         :raises BudgetExhausted: it was interrupted once too often.
         :raises TPUError: how it ended otherwise; its log and files are in the bucket as far as the TPU lived.
         """
-        _ = self.run.clients.access, self.run.repository  # connections are read before the event loop runs
+        _ = (
+            self.run.clients.access,
+            self.run.repository,
+            self.run.secrets,
+        )  # connections are read before the event loop runs
         with self._losses_counted(node.id):
             job, result = self.run.clients.tpu.run(lambda client: self._follow(client, node, waiting))
             self._listener.artifacts(artifacts_uri(self.run.conf, self.record.key.name, job.ref.attempt))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -78,13 +78,18 @@ class RunSession:
         """Run a real command: only that proves that the worker is usable."""
         await self._runner.check()
 
-    async def start(self, job: JobSpec, bundle: Bundle) -> Started:
+    async def start(self, job: JobSpec, bundle: Bundle, secrets: Mapping[str, str] | None = None) -> Started:
         """Start a job, detached; a second start of the same attempt finds the first.
 
         What an earlier attempt has left running there is stopped before, which may take its grace.
+
+        :param secrets: variables of the command that are written down nowhere.
         """
         described = {"length": len(bundle.data), "sha256": bundle.sha256}
-        request = protocol.encode(protocol.START, job=json_form.to_json(job), bundle=described) + bundle.data
+        kept = json.dumps(dict(secrets)).encode("ascii") if secrets else b""
+        more = {"secrets": {"length": len(kept)}} if kept else {}
+        header = protocol.encode(protocol.START, job=json_form.to_json(job), bundle=described, **more)
+        request = header + bundle.data + kept
         bound = 2 * job.grace_secs + _STOP_MARGIN_SECS
         answer = await self._runner.ask(
             Question("start", (protocol.STARTED, protocol.EXISTS), request=request, bound_secs=bound)

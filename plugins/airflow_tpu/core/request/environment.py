@@ -37,7 +37,7 @@ _CONTINUED = re.compile(r"\\\r?\n")
 _PARTS = re.compile(
     r"""(?P<single>'[^']*')|(?P<double>"(?:[^"\\]|\\.)*")|(?P<joint>\\\r?\n|(?<!\S)\\(?=[ \t]|\Z))|\\.""", re.DOTALL
 )
-_HINT = "looks like a secret; keep it in Secret Manager and let the script read it with the VM's service account"
+_HINT = "looks like a secret; keep it in an Airflow connection or Variable, and name that in the field secrets"
 
 
 def arguments(value: Any) -> tuple[str, ...]:
@@ -118,14 +118,27 @@ def _pairs(lines: str) -> Iterable[tuple[str, str]]:
         yield name.strip(), content
 
 
-def _check(name: Any, content: str) -> None:
+def check_name(name: Any) -> None:
+    """Check the name of a variable.
+
+    :raises Invalid: it has other characters, or is one of this package.
+    """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise Invalid("has a name that is not made of letters, digits and '_'")
     if name.startswith("TRC_"):
         raise Invalid(f"{name}: names with TRC_ are set by this package")
+
+
+def looks_secret(text: str) -> bool:
+    """Whether a text has the form of a key or a token of a well-known service."""
+    return _SECRET_VALUE.search(text) is not None
+
+
+def _check(name: Any, content: str) -> None:
+    check_name(name)
     if "\x00" in content:
         raise Invalid(f"{name} has a NUL character")
-    if _SECRET_VALUE.search(content) or _is_named_secret(name, content):
+    if looks_secret(content) or _is_named_secret(name, content):
         raise Invalid(f"{name} {_HINT}")
 
 

@@ -91,6 +91,12 @@ def _command(value: Any) -> Any:
     return command(value)
 
 
+def _secrets(value: Any) -> Any:
+    from airflow_tpu.core.request.references.secrets import secrets  # read when a form is, as above
+
+    return secrets(value)
+
+
 def _outputs(value: Any) -> Any:
     from airflow_tpu.core.request.outputs import outputs  # read when a form is, not each time a DAG file is parsed
 
@@ -175,6 +181,15 @@ _WHAT: Form = {
         "Environment",
         Text(environment.environment, "at most 100 kB; no name with `TRC_`", lines=True, annotation="Variables"),
         "`NAME=value`, one a line. No secrets.",
+        "",
+        sensitive=True,
+    ),
+    "secrets": FormField(
+        WHAT,
+        "Secrets",
+        Text(_secrets, "references, no values", lines=True, annotation="Variables"),
+        "`NAME = CONNECTION.password` or `NAME = variable:KEY`, one a line: Airflow connections and Variables whose "
+        "values the script finds in its environment.",
         "",
         sensitive=True,
     ),

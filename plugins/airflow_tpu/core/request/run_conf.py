@@ -11,6 +11,7 @@ from airflow_tpu.core.catalogue.runtimes import runtime_faults
 from airflow_tpu.core.request.command import Command
 from airflow_tpu.core.request.fields import Invalid, fault_of, read_fields, shown
 from airflow_tpu.core.request.form_fields import FORM, REFUSE, WALK, Form
+from airflow_tpu.core.request.references.secrets import SecretReference
 from airflow_tpu.core.request.references.source_address import (
     Address,
     GitAddress,
@@ -42,6 +43,7 @@ class RunConf:
     data_uri: str
     seed: int
     environment: Mapping[str, str]
+    secrets: Mapping[str, SecretReference]
     accelerator_type: str
     zone: str
     tier: Tier
@@ -144,6 +146,10 @@ def read_form(
     fields = {name: row.field(catalogue) for name, row in form.items()}
     values, faults = read_fields(mapping, fields, unknown=unknown_field)
     faults += _source_faults(values)
+    faults += [
+        Fault("secrets", name, "is in the field environment too; give it once")
+        for name in values.get("secrets", {}).keys() & values.get("environment", {}).keys()
+    ]
     faults += subnetwork_faults(values.get("subnetwork"), values.get("zone"))
     if values.get("command") is not None:
         values["script"], faults = "", [fault for fault in faults if fault.field != "script"]

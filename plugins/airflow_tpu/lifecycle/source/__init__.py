@@ -1,1 +1,1 @@
-"""A project that lies elsewhere: the commit that a run trains, and its files on the disk of this worker for a while."""
+"""What a run brings from elsewhere: the commit that it trains, its files on this worker, the secrets of its script."""

@@ -42,7 +42,7 @@ def build_bundle(run: RunContext) -> Bundle:
     if bundle.left_behind:
         log.warning(
             "not sent to the TPU VM, since they look like keys or password files: %s. The script has the VM's service "
-            "account; keep other secrets in Secret Manager.",
+            "account; other secrets belong in Airflow, named in the field secrets.",
             ", ".join(bundle.left_behind),
         )
     return bundle
@@ -137,6 +137,6 @@ async def launch(client: TPUClient, run: RunContext, record: RunRecord, node: Re
     )
     spec = plan_job(run.conf, run.request.accelerator_of(record), bundle, attempt)
     async with session_with(client, run.clients.access.login, node, job.address) as session:
-        started = await session.start(spec, bundle)
+        started = await session.start(spec, bundle, run.secrets)
     log.info("attempt %d of %s runs as process %s on %s", record.attempt, record.key.name, started.pid, node_id)
     return job

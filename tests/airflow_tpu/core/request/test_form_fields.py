@@ -34,6 +34,7 @@ OTHER: Mapping[str, Any] = MappingProxyType(
         "revision": "v11",
         "seed": 11,
         "environment": "OTHER=1",
+        "secrets": "OTHER = variable:other",
         "tier": "on-demand",
         "runtime_version": "tpu-ubuntu2204-base",
         "provisioning": "node",

@@ -73,6 +73,7 @@ def test_a_good_form(catalogue: Catalogue) -> None:
         requirements="",
         data_uri="",
         environment={},
+        secrets={},
         provisioning="queued-resource",
         on_stock_out="wait",
         internal_ips=False,
@@ -284,7 +285,7 @@ SECRETS = [
 def test_secrets_are_refused_and_not_repeated(catalogue: Catalogue, line: str) -> None:
     """A secret in the form would be stored and shown; the error says where to put it and does not show it."""
     name, _, secret = line.partition("=")
-    with pytest.raises(ConfigError, match="Secret Manager") as caught:
+    with pytest.raises(ConfigError, match="name that in the field secrets") as caught:
         RunConf.parse({**GOOD, "environment": line}, catalogue)
     assert name in str(caught.value)
     assert secret not in str(caught.value)
