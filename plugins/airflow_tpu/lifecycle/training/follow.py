@@ -21,6 +21,7 @@ from airflow_tpu.core.run.interruption import Reached
 from airflow_tpu.core.run.job import RunRef
 from airflow_tpu.core.run.log_lines import LineAssembler
 from airflow_tpu.core.run.messages import Finished, Gone, Heartbeat, LogChunk
+from airflow_tpu.core.run.progress import QUIET, ProgressLines
 from airflow_tpu.core.run.result import RunResult
 from airflow_tpu.core.tpu.outcome import UNREACHABLE_LIMIT
 from airflow_tpu.core.tpu.readiness import Wait
@@ -81,6 +82,7 @@ class Follower:
     :param job: what to follow.
     :param write: gets each line of the log, without its line end.
     :param timing: bounds of each connection.
+    :param quiet: silence of the log after which a line says what ``progress.json`` holds.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Follower:
         job: RunningJob,
         write: Callable[[str], None],
         timing: Timing = ONE_TRY,
+        quiet: dt.timedelta = QUIET,
     ) -> None:
         self.client = client
         self.login = login
@@ -98,6 +101,8 @@ class Follower:
         self._write = write
         self._timing = timing
         self._lines = LineAssembler()
+        self._until = dt.datetime.max.replace(tzinfo=dt.UTC)
+        self._progress = ProgressLines(dt.datetime.now(dt.UTC), quiet)
         self._offset: int | None = None  # None: where the last follower's deliveries ended
         self._silent_since: dt.datetime | None = None
         self._failures = 0
@@ -114,6 +119,7 @@ class Follower:
         :raises RunInterrupted: the run is gone without a result.
         :raises DeadlineExceeded: the deadline has passed and the worker does not say how it ended.
         """
+        self._until = until
         while pause_at is None or dt.datetime.now(dt.UTC) < pause_at:
             try:
                 result = await self._follow_watched(pause_at)
@@ -168,6 +174,8 @@ class Follower:
             self._emit(self._lines.feed(message.data))
         elif isinstance(message, Heartbeat):
             self.reached = self.reached.after(message)
+            if line := self._progress.line(message.progress, dt.datetime.now(dt.UTC), self._until):
+                log.info("%s", line)
         elif isinstance(message, Gone):
             self._emit(self._lines.close())
             raise RunInterrupted(
@@ -213,4 +221,5 @@ class Follower:
 
     def _emit(self, lines: list[str]) -> None:
         for line in lines:
+            self._progress.printed(dt.datetime.now(dt.UTC))
             self._write(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -234,6 +235,39 @@ async def test_rebooted_in_mid_run(real_env: CloudEnv, real_client: TPUClient) -
     job = await started(real_env, real_client, STEP)
     with pytest.raises(RunInterrupted, match="gone without a result"):
         await follower(real_env, real_client, job, Log()).until_finished(later())
+
+
+class OnProgress(logging.Handler):
+    """Does something when the log has a line of the progress.
+
+    :param action: what to do then.
+    """
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        super().__init__()
+        self.action = action
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Look at one line."""
+        if record.getMessage().startswith("progress.json:"):
+            self.action()
+
+
+async def test_a_silent_run_shows_how_far_it_is(
+    real_env: CloudEnv, real_client: TPUClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A script that prints nothing ends only after the log has said what its progress.json holds."""
+    job = await started(real_env, real_client, f"{GATE}wait_for_go()")
+    silent = Follower(real_client, real_env.login, job, (log := Log()), PATIENT, quiet=dt.timedelta(0))
+    logger, shown = logging.getLogger(Follower.__module__), OnProgress(lambda: let_go_on(real_env))
+    logger.addHandler(shown)
+    try:
+        with caplog.at_level(logging.INFO):
+            result = await silent.until_finished(later())
+    finally:
+        logger.removeHandler(shown)
+    assert (result and result.exit_code, log.lines) == (0, [])
+    assert "progress.json: step 1; the run is stopped at " in caplog.text
 
 
 async def test_paused_and_taken_over(real_env: CloudEnv, real_client: TPUClient) -> None:
