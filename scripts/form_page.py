@@ -22,9 +22,11 @@ The fields of *Trigger* for `tpu_train` and `tpu_nightly_retrain`, and of the `c
 checks all of them before anything is created; its message names every fault at once, with what is allowed. A default
 counts where a field is left out. A DAG of yours shows its own defaults in its form, such as
 `train_params(script="mine.py", deadline_hours=6)`; one without a form writes a run down as
-[`TPURun(script="mine.py", deadline_hours=6)`](operators.md#tpurun). What is left out and comes from the grant is taken
-when the run begins, from the first row that fits the fields that are given, and stays as it was if the grant changes
-while the run lasts.
+[`TPURun(script="mine.py", deadline_hours=6)`](operators.md#tpurun). A form with a parameter of its own beside the
+fields, such as `lr`, becomes a run by `form_run(arguments="--lr={{ params.lr }}")` of `airflow_tpu.params`.
+
+What is left out and comes from the grant is taken when the run begins, from the first row that fits the fields that are
+given, and stays as it was if the grant changes while the run lasts.
 """
 
 

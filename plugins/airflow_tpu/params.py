@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from airflow.sdk import Param
 
@@ -45,6 +45,20 @@ def train_params(*, form: Form = FORM, **defaults: Unpack[TPURun]) -> dict[str, 
     schemas = {name: row.schema(catalogue) for name, row in form.items()}
     schemas["accelerator_type"]["description_md"] += f" {_covered(grant)}"
     return {name: Param(_value(row, _line(shown.get(name))), **schemas[name]) for name, row in form.items()}
+
+
+def form_run(**changes: Unpack[TPURun]) -> TPURun:
+    """Return the run that the form of the DAG describes, as a ``conf``; for a form with parameters of its own.
+
+    .. code-block:: python
+
+        DAG(params={**train_params(), "lr": Param(0.01)}, ...)
+        tpu_session(conf=form_run(arguments="--lr={{ params.lr }}"))
+
+    :param changes: fields that are something else than what the form says.
+    """
+    typed = {name: f"{{{{ '' if params.{name} is none else params.{name} }}}}" for name in FORM}
+    return cast("TPURun", {**typed, **changes})
 
 
 def _line(value: Any) -> Any:

@@ -8,8 +8,11 @@ from typing import Any, cast
 import pytest
 from airflow.sdk import DAG, Context, task
 
+from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.errors import ConfigError
 from airflow_tpu.operators.run import CloudTPUTrainOperator
+from airflow_tpu.params import form_run, train_params
+from airflow_tpu.stores.grants import load_catalogue
 from airflow_tpu.task_groups import tpu_session
 from airflow_tpu.tpu_run import Conf, TPURun
 
@@ -40,6 +43,15 @@ def test_every_text_may_hold_templates() -> None:
         "deadline_hours": 6,
     }
     assert json.loads(json.dumps(found)) == found
+
+
+def test_a_form_with_a_parameter_of_its_own() -> None:
+    """What the form says, whatever its type, and a field that is made of the DAG's own parameter."""
+    said = {name: param.resolve() for name, param in train_params(seed=0, internal_ips=False).items()}
+    typed = {**said, "environment": "A=1\nB=x {{ ds }}", "revision": None}
+    found = rendered(form_run(arguments="--lr={{ params.lr }}"), params={**typed, "lr": 0.01})
+    catalogue = load_catalogue()
+    assert RunConf.parse(found, catalogue) == RunConf.parse({**typed, "arguments": "--lr=0.01"}, catalogue)
 
 
 def test_a_run_with_another_seed() -> None:
