@@ -114,7 +114,7 @@ class _Kill:
         if stores is None or not self.by_person or record.incarnation == 0:
             return
         try:
-            await self._within(lambda: announce(stores.runs, self.key, {record.node_id}, by_person=True))
+            await self._within(lambda: announce(stores.runs, self.key, {record.node_id}, self.token))
         except TimeoutError:
             log.warning("why the TPU of %s is deleted could not be noted in time", self.key.name)
 

@@ -16,7 +16,7 @@ from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import RunKey, labels
 from airflow_tpu.errors import AccessDenied, TPUPreempted, TransientError
 from airflow_tpu.lifecycle.ends.deletion import delete_seen
-from airflow_tpu.lifecycle.ends.records import close_ended, close_incarnations
+from airflow_tpu.lifecycle.ends.records import announce, close_ended, close_incarnations
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 from airflow_tpu.lifecycle.release import abandon, close_lost, end_overdue
 from airflow_tpu.lifecycle.run_context import RunContext
@@ -242,6 +242,16 @@ async def test_a_training_that_a_person_ends_was_stopped(env: CloudEnv, client: 
     assert event.training_seconds >= 600.0
     assert event.lost_seconds is not None
     assert 0.0 <= event.lost_seconds - 60.0 * (saved or 10.0) < TIMEOUT
+
+
+async def test_a_kill_that_was_overtaken_notes_nothing(env: CloudEnv, client: TPUClient) -> None:
+    """A newer attempt has taken the lease since the old one read it: how its TPU ends is not the old one's to say."""
+    work = run_context()
+    old = await attempt_ready(work, client)
+    env.lease()
+    record = announce(work.stores.runs, KEY, {FIRST}, old.lease.token)
+    assert record is not None
+    assert (record.life(FIRST).cause, record.life(FIRST).deleting) == (None, False)
 
 
 async def test_a_training_that_its_deadline_ends_was_deleted(env: CloudEnv, client: TPUClient) -> None:

@@ -52,7 +52,8 @@ class Usage:
     :param not_covered: total of what it does not.
     :param idle: chip-hours READY without training, of incarnations that have ended.
     :param lost: chip-hours trained after the newest safe checkpoint and lost with the TPU, as far as they are known.
-    :param by_run: totals by DAG run, ``DAG id / run id``.
+    :param by_run: totals by DAG run, ``DAG id / run id``; with the identity behind it where two Airflows have one of
+        that name.
     :param by_allowance: totals by the grant's row; what no row covers is under ``NOT COVERED``.
     :param by_dag: totals by DAG.
     :param by_day: totals by UTC day.
@@ -107,7 +108,7 @@ def fold(
         not_covered=_total((part.chip_hours, row.price) for row in rows for part in row.billed),
         idle=sum((row.idle_chip_hours or Decimal(0) for row in rows), Decimal(0)),
         lost=sum((row.lost_chip_hours or Decimal(0) for row in rows), Decimal(0)),
-        by_run=_grouped((f"{row.opened.dag_id} / {row.opened.run_id}", row.chip_hours, row.price) for row in rows),
+        by_run=_grouped(_by_run(rows)),
         by_allowance=_grouped(part for row in rows for part in _by_allowance(row)),
         by_dag=_grouped((row.opened.dag_id, row.chip_hours, row.price) for row in rows),
         by_day=_grouped((day, hours, row.price) for row in rows for day, hours in row.days()),
@@ -134,6 +135,16 @@ def paired(events: Iterable[Opened | Closed]) -> list[tuple[Opened, Closed | Non
 
 def _total(parts: Iterable[tuple[Decimal, Price | None]]) -> Total:
     return _grouped(("", chip_hours, price) for chip_hours, price in parts).get("", Total())
+
+
+def _by_run(rows: tuple[Row, ...]) -> Iterator[tuple[str, Decimal, Price | None]]:
+    names = [f"{row.opened.dag_id} / {row.opened.run_id}" for row in rows]
+    airflows: dict[str, set[str]] = {}
+    for name, row in zip(names, rows, strict=True):
+        airflows.setdefault(name, set()).add(row.opened.airflow)
+    for name, row in zip(names, rows, strict=True):
+        whose = f" of Airflow {row.opened.airflow or 'unknown'}" if len(airflows[name]) > 1 else ""
+        yield f"{name}{whose}", row.chip_hours, row.price
 
 
 def _by_allowance(row: Row) -> Iterator[tuple[str, Decimal, Price | None]]:

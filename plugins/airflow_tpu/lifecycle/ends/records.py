@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def announce(leases: RunStore, key: RunKey, node_ids: Collection[str], by_person: bool = False) -> RunRecord | None:
+def announce(leases: RunStore, key: RunKey, node_ids: Collection[str], killed: str = "") -> RunRecord | None:
     """Note what is deleted before it is: the process may die between the delete and the note of the end.
 
     A script that is still running there is cut off: its TPU has not finished.
@@ -33,16 +33,19 @@ def announce(leases: RunStore, key: RunKey, node_ids: Collection[str], by_person
     :param leases: where the record is kept; no delete depends on it.
     :param key: the run.
     :param node_ids: its incarnations that are deleted.
-    :param by_person: the task is ended from outside, so its TPU ends for that, whatever was on it.
+    :param killed: token of an attempt that is ended from outside: its TPU ends for that, whatever was on it. A newer
+        attempt that holds the lease by now has another opinion, and nothing is noted.
     :return: the record with the note, None if there is none or it cannot be written.
     """
 
     def begun(record: RunRecord) -> RunRecord:
+        if killed and record.lease.token != killed:
+            return record
         is_overdue = record.lease.expires_at <= leases.clock.now()
         cut_off = EndReason.DELETED if is_overdue else EndReason.STOPPED
         for node_id in {*node_ids} & {record.node_id, *record.lives}:
             life = record.life(node_id)
-            is_cut_off = by_person or life.began_at is not None
+            is_cut_off = bool(killed) or life.began_at is not None
             record = record.with_life(node_id, deleting=True, cause=life.cause or (cut_off if is_cut_off else None))
         return record
 

@@ -178,6 +178,14 @@ def test_waiting_is_from_the_request_to_ready(catalogue: Catalogue) -> None:
     assert waits == [300.0, None]
 
 
+def test_runs_of_equal_ids_are_two_runs(catalogue: Catalogue) -> None:
+    """Two Airflows of one bucket and prefix schedule runs of the same name: neither pays for the other."""
+    theirs = opened("theirs", airflow="b2")
+    usage = fold([opened(airflow="a1"), closed(), theirs, closed("theirs", minutes=30)], catalogue, NOW)
+    hours = {name: total.chip_hours for name, total in usage.by_run.items()}
+    assert hours == {"tpu_train / manual__1 of Airflow a1": 6, "tpu_train / manual__1 of Airflow b2": 2}
+
+
 def test_an_observed_end_is_marked(catalogue: Catalogue) -> None:
     """Times that are not the API's are an estimate."""
     usage = fold([opened(), closed(time_source=TimeSource.OBSERVED)], catalogue, NOW)
