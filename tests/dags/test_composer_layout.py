@@ -73,9 +73,10 @@ class Layout:
         return subprocess.run(command, check=False, **options)  # type: ignore[call-overload,no-any-return]
 
     def files(self) -> dict[str, bytes]:
-        """What lies in the synchronised folder."""
-        paths = [Path(folder, name) for folder, _, names in os.walk(self.dags) for name in names]
-        return {str(path): path.read_bytes() for path in paths}
+        """What lies in the synchronised folder and in the installed package."""
+        roots = (self.dags, self.wheel)
+        paths = [Path(folder, name) for root in roots for folder, _, names in os.walk(root) for name in names]
+        return {str(path): path.read_bytes() for path in paths if path.suffix != ".pyc"}
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,8 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     (root / "plugins").mkdir()
     without_caches = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "dags", found.dags / "tpu", ignore=without_caches)
-    shutil.copytree(ROOT / "include", found.dags / "tpu" / "include", ignore=without_caches)
+    without_program = shutil.ignore_patterns("__pycache__", "remote")
+    shutil.copytree(ROOT / "include", found.dags / "tpu" / "include", ignore=without_program)
     shutil.copy(ROOT / "scripts" / "composer" / "airflowignore", found.dags / "tpu" / ".airflowignore")
     return found
 
@@ -121,7 +123,7 @@ def test_training_scripts_are_no_dags(layout: Layout) -> None:
 
 
 def test_the_main_job_runs_there(layout: Layout, cloud: BackgroundCloud, database: None, tmp_path: Path) -> None:
-    """A run trains, copies and leaves nothing; nothing is written below the synchronised folder."""
+    """A run trains, copies and leaves nothing; nothing is written there or into the package."""
     before = layout.files()
     outcome = tmp_path / "outcome.json"
     conf = json.dumps({"script": "hello.py", "zone": "us-central1-f"})

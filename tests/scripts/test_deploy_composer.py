@@ -26,17 +26,17 @@ def commands(*arguments: str) -> list[str]:
     """The commands that a dry run prints."""
     done = deploy("--dry-run", *GRANT, *arguments)
     assert done.returncode == 0, done.stderr
-    return [line.removeprefix("+ ") for line in done.stdout.splitlines() if line.startswith("+ ")]
+    return [line.removeprefix("+ ") for line in done.stderr.splitlines() if line.startswith("+ ")]
 
 
 def test_dry_run_prints_every_command_in_order() -> None:
-    """Wheel, resolve, upload, install, settings, files, smoke run; each call of Composer names project and location."""
+    """Resolve, wheel, upload, install, settings, files, smoke run; each call of Composer names project and location."""
     printed = commands("--project", "p-1", "my-env", "us-central1")
     steps = [
-        "build",
         "pip compile",
+        "uv build",
         "publish",
-        "--update-pypi-packages",
+        "--update-pypi-package",
         "--update-airflow-configs",
         "rsync",
         "trigger",
@@ -46,13 +46,21 @@ def test_dry_run_prints_every_command_in_order() -> None:
     composer = [line for line in printed if line.startswith("gcloud composer")]
     assert len(composer) == 4
     assert all("my-env --project p-1 --location us-central1" in line for line in composer)
-    assert not any("plugins" in line for line in printed)
+    assert not any("plugins" in line for line in printed if "gs://" in line)
 
 
 def test_words_are_quoted_as_a_shell_needs_them() -> None:
     """A printed command can be pasted: the JSON of the smoke run is one word."""
     (trigger,) = (line for line in commands("my-env", "us-central1") if "dags trigger" in line)
     assert trigger.endswith('-- tpu_train --conf \'{"script": "hello.py"}\'')
+
+
+def test_a_longer_grant_is_copied_alone() -> None:
+    """With --files-only nothing is built, installed, set or triggered."""
+    printed = commands("--files-only", "my-env", "us-central1")
+    assert [line.split()[:3] for line in printed] == [
+        ["gcloud", "storage", verb] for verb in ("rsync", "rsync", "cp", "cp")
+    ]
 
 
 def test_smoke_run_can_be_left_out() -> None:
@@ -75,7 +83,7 @@ def test_what_is_wrong_is_said_before_anything_is_run(arguments: tuple[str, ...]
     done = deploy("--dry-run", *arguments)
     assert done.returncode == 1
     assert said in done.stderr
-    assert "+ " not in done.stdout
+    assert "+ gcloud" not in done.stderr
 
 
 def test_requirements_pin_nothing_that_composer_brings() -> None:

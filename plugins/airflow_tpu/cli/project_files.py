@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from airflow_tpu import settings
 
@@ -81,8 +82,11 @@ class ProjectFiles:
         google = {"conn_type": "google_cloud_platform", "extra": {"project": self.project_id}}
         ssh = {"conn_type": "ssh", "login": LOGIN, "extra": {"private_key": private}}
         connections = {"google_cloud_default": google, "tpu_ssh_default": ssh}
+        # Together for ``airflow connections import``, each alone for a secrets backend.
+        each = {f"connections/{name}.json": _json(connection) for name, connection in connections.items()}
         return {
-            "connections/connections.json": json.dumps(connections, indent=2).encode() + b"\n",
+            "connections/connections.json": _json(connections),
+            **each,
             "connections/tpu_key": private.encode(),
             "connections/tpu_key.pub": public.encode(),
         }
@@ -92,6 +96,10 @@ def _copies(source: Path, target: str) -> Iterator[tuple[str, bytes]]:
     for path in sorted(source.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             yield f"{target}/{path.relative_to(source).as_posix()}", path.read_bytes()
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, indent=2).encode() + b"\n"
 
 
 def _key_pair() -> tuple[str, str]:

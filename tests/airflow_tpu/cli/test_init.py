@@ -68,8 +68,11 @@ def test_connections_are_private_and_complete(tmp_path: Path) -> None:
     assert found["google_cloud_default"]["extra"] == {"project": "my-own-project"}
     key = asyncssh.import_private_key(found["tpu_ssh_default"]["extra"]["private_key"])
     assert key.public_data == asyncssh.read_public_key(folder / "tpu_key.pub").public_data
+    each = {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in found}
+    assert each == found
     modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
-    assert modes == {"connections": 0o700, "connections.json": 0o600, "tpu_key": 0o600, "tpu_key.pub": 0o600}
+    assert {modes.pop("connections"), *modes.values()} == {0o700, 0o600}
+    assert len(modes) == 5
 
 
 def test_two_projects_have_two_keys(tmp_path: Path) -> None:
