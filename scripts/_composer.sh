@@ -44,7 +44,7 @@ explain() {
             ;;
         *RESOURCE_EXHAUSTED* | *[Qq]"uota exceeded"* | *"uota limit"*)
             die "a quota of the project $PROJECT is used up (Google's answer is above)." \
-                "Wait if it counts calls a minute; else ask for more: https://console.cloud.google.com/iam-admin/quotas?project=$PROJECT" "$AGAIN"
+                "Wait if it counts calls a minute; else ask for more on the page IAM and Admin, Quotas of the console." "$AGAIN"
             ;;
         *PERMISSION_DENIED* | *"does not have permission"* | *"403 Forbidden"* | *"HTTPError 403"*)
             die "the account of gcloud may not do this (Google's answer is above)." \
