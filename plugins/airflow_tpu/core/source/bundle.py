@@ -11,8 +11,10 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 
 from airflow_tpu import protocol
+from airflow_tpu.core.source.notebook import REQUIREMENTS, notebook_requirements
 from airflow_tpu.core.source.program import script_faults
 from airflow_tpu.core.source.project import Project, command_project, find_project
 from airflow_tpu.core.source.selection import Source, selected_files
@@ -61,7 +63,11 @@ class Bundle:
         if project.script is not None:
             files[project.script.relative_to(source.top).as_posix()] = project.script
         _check_size(files)
-        return cls(project.argv, _archive(files), project.folder, source.requirements, tuple(keys))
+        notebook = notebook_requirements(project.script, project.argv, source.requirements)
+        requirements, more = (
+            (REQUIREMENTS, {REQUIREMENTS: notebook.encode()}) if notebook else (source.requirements, {})
+        )
+        return cls(project.argv, _archive(files, more), project.folder, requirements, tuple(keys))
 
 
 def _project(source: Source) -> Project:
@@ -131,7 +137,7 @@ def _check_size(files: Mapping[str, Path]) -> None:
         raise ConfigError([Fault("script", f"{total:,} bytes", problem)], "the bundle")
 
 
-def _archive(files: Mapping[str, Path]) -> bytes:
+def _archive(files: Mapping[str, Path], more: Mapping[str, bytes] = MappingProxyType({})) -> bytes:
     """Pack files reproducibly: time, place and user leave no trace in the archive."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
@@ -141,5 +147,9 @@ def _archive(files: Mapping[str, Path]) -> bytes:
             member.size = len(content)
             # A script of unknown kind is run by its first line, whether or not it was made executable.
             member.mode = 0o755 if files[name].stat().st_mode & 0o100 or not PurePosixPath(name).suffix else 0o644
+            tar.addfile(member, io.BytesIO(content))
+        for name, content in more.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(content), 0o644
             tar.addfile(member, io.BytesIO(content))
     return buffer.getvalue()

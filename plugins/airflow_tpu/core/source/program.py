@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from airflow_tpu.core.request.command import SHELL
+from airflow_tpu.core.source.notebook import notebook_problems
 from airflow_tpu.errors import Fault
 
 _FIRST_BYTES = 4096
@@ -13,6 +14,7 @@ INTERPRETERS: Mapping[str, tuple[str, ...]] = {
     ".py": ("python3",),
     ".sh": SHELL,
     ".jl": ("julia",),
+    ".ipynb": ("python3", "-m", "trc.notebook"),
 }
 
 
@@ -39,10 +41,7 @@ def _problems(path: Path) -> Iterator[str]:
         start = file.read(_FIRST_BYTES)
     interpreted = start.startswith(b"#!")
     if suffix == ".ipynb":
-        yield (
-            "is a notebook, which no interpreter runs as it is; write it as a script with "
-            f"'jupyter nbconvert --to script {path.name}', and give that"
-        )
+        yield from notebook_problems(path)
     elif suffix not in INTERPRETERS and not interpreted and not start.startswith(b"\x7fELF"):
         known = ", ".join(INTERPRETERS)
         yield f"has no interpreter: its name does not end in {known}, and its first line is not '#!' and a program"

@@ -30,7 +30,7 @@ def test_the_interpreter_follows_from_the_name(name: str, program: tuple[str, ..
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("nb.ipynb", b"{}", "is a notebook"),
+        ("nb.ipynb", b"{}", "is no notebook of format 4"),
         ("train.R", b"print(1)\n", "has no interpreter"),
         ("train", b"print(1)\n", "has no interpreter"),
         ("train.sh", b"set -e\r\npython3 a.py\r\n", "has Windows line ends"),

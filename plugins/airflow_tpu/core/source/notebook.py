@@ -1,0 +1,58 @@
+"""Notebooks: what is known to fail on the VM, and the packages that run them there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+REQUIREMENTS = "notebook-requirements.txt"
+"""File of the archive that names what runs a notebook, beside what the project needs."""
+
+_RUNS = ("nbclient>=0.10,<1", "ipykernel>=6,<8")
+"""What ``include/train/trc/notebook.py`` imports; 0.10 has the hooks that it uses."""
+
+_TOOLS = {"papermill": ("papermill>=2.6,<3", "ipykernel>=6,<8"), "jupyter": ("nbconvert>=7,<8", "ipykernel>=6,<8")}
+"""What the commands need that people run notebooks with."""
+
+_SIZE_LIMIT = 32 * 1024 * 1024  # bytes; a bigger one does not travel
+_FORMAT = 4  # https://nbformat.readthedocs.io/en/latest/format_description.html; since 2014
+
+
+def notebook_problems(path: Path) -> Iterator[str]:
+    """What of a notebook fails on the VM, in words.
+
+    :param path: on this machine.
+    """
+    if path.stat().st_size > _SIZE_LIMIT:
+        return  # the limit of the bundle says so
+    try:
+        notebook = json.loads(path.read_bytes())
+        metadata = notebook["metadata"]
+        language = metadata.get("kernelspec", {}).get("language") or metadata.get("language_info", {}).get("name")
+        kernel = metadata.get("kernelspec", {}).get("name", "")
+        version, cells = notebook["nbformat"], notebook["cells"]
+    except (AttributeError, KeyError, TypeError, UnicodeDecodeError, ValueError, RecursionError):
+        yield "is no notebook of format 4: open it in Jupyter and save it again"
+        return
+    if version != _FORMAT or not isinstance(cells, list):
+        yield f"is a notebook of format {version}; open it in Jupyter and save it again"
+    if (language or "python").lower() != "python":
+        yield (
+            f"needs the kernel {kernel or language!r} for {language}, and notebooks run with Python only; save it as "
+            f"a script ('jupyter nbconvert --to script {path.name}'), and give that"
+        )
+
+
+def notebook_requirements(script: Path | None, argv: Sequence[str], requirements: str) -> str:
+    """Content of the file with what runs a notebook and what its project needs; empty if none is run.
+
+    :param script: what is started.
+    :param argv: how.
+    :param requirements: file of the project's own, relative to the top of the archive; empty for none.
+    """
+    runs = _TOOLS.get(argv[0], ())
+    if not runs and script is not None and script.suffix.lower() == ".ipynb":
+        runs = _RUNS
+    own = [f"-r {requirements}"] if requirements else []
+    return "".join(f"{line}\n" for line in (*own, *runs)) if runs else ""
