@@ -7,23 +7,30 @@ set it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import AssetAlias, TaskGroup
+from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import DuplicateTaskIdFound
 
 from airflow_tpu.core.request.form_fields import MAX_PREEMPTIONS
+from airflow_tpu.errors import ConfigError, Fault
+from airflow_tpu.operators.artifacts import CloudTPUArtifactsToGCSOperator
+from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
 from airflow_tpu.operators.ledger import USAGE_ASSET
+from airflow_tpu.operators.run import CloudTPUTrainOperator
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator, CloudTPUDeleteOperator
 from airflow_tpu.operators.verdict import CloudTPUVerdictOperator
 from airflow_tpu.retry import retry_policy
 
 if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
     from airflow.sdk.types import Operator
 
     from airflow_tpu.tpu_run import Conf
@@ -71,10 +78,13 @@ def tpu_session(conf: Conf, group_id: str = "", **arguments: Any) -> Iterator[TP
     A DAG may have any number of sessions, each with a TPU of its own, also in task groups, and in mapped ones. The
     DAG run fails when a task of a session has failed, or the delete of its TPU.
 
+    Inside may be any tasks of Airflow's, and any number of trainings that cannot run at the same time.
+
     :param conf: what to run and where, such as ``TPURun(script="train.py")`` (templated).
     :param group_id: name of the session, which all its task ids begin with. One without a name has the ids ``lease``,
         ``create``, ``delete`` and ``verdict``; the next one beside it is called ``tpu__1``, as Airflow numbers tasks.
     :param arguments: further arguments for every operator of the session (``gcp_conn_id``, ``deferrable`` ...).
+    :raises ConfigError: two trainings may run at once, or a task inside belongs to no session.
     """
     common = {"conf": conf, **arguments}
     with ExitStack() as groups:
@@ -86,6 +96,7 @@ def tpu_session(conf: Conf, group_id: str = "", **arguments: Any) -> Iterator[TP
         before = set(lease.dag.task_ids)
         yield session
     work = [task for task in lease.dag.tasks if task.task_id not in before]
+    check_session(session.name, work)
     lease.as_setup()  # type: ignore[no-untyped-call]  # Airflow's own
     session.delete.as_teardown(setups=lease, on_failure_fail_dagrun=True)
     lease >> create >> (_first(work) or [session.delete])
@@ -138,3 +149,76 @@ def _last(work: Sequence[Operator]) -> list[Operator]:
     """Tasks on which no other one of them depends."""
     ids = {task.task_id for task in work}
     return [task for task in work if ids.isdisjoint(task.downstream_task_ids)]
+
+
+_REMEDY = "order them with >>, put them on branches of which one is taken, or give each a tpu_session of its own"
+
+
+def check_session(name: str, work: Iterable[Operator]) -> None:
+    """Refuse a session in which two trainings may run at once, or a task that belongs to no session.
+
+    :param name: of the session.
+    :param work: the tasks inside.
+    :raises ConfigError: names the tasks and what to do.
+    """
+    tasks = list(work)
+    ours = [task for task in tasks if isinstance(task, CloudTPUBaseOperator)]
+    trainings = [task for task in ours if isinstance(task, CloudTPUTrainOperator) and task.session == name]
+    faults = [*_strangers(name, ours), *_mapped(tasks), *_at_once(trainings), *_unknown(name, ours, trainings)]
+    if faults:
+        raise ConfigError(faults, f"the session {name}" if name else "the session")
+
+
+def _strangers(name: str, ours: Iterable[CloudTPUBaseOperator]) -> Iterator[Fault]:
+    for task in ours:
+        if name and not task.session:
+            yield Fault("session", task.task_id, "has no session: call it with **session.arguments")
+
+
+def _mapped(tasks: Iterable[Operator]) -> Iterator[Fault]:
+    for task in tasks:
+        if isinstance(task, MappedOperator) and issubclass(task.operator_class, CloudTPUBaseOperator):
+            problem = "its mapped instances would share one TPU: map a task group with the tpu_session inside instead"
+            yield Fault("expand", task.task_id, problem)
+
+
+def _at_once(trainings: Iterable[CloudTPUTrainOperator]) -> Iterator[Fault]:
+    for one, other in combinations(trainings, 2):
+        if not _ordered(one, other) and not _on_branches(one, other):
+            problem = f"may run at once on one TPU, which one process uses at a time: {_REMEDY}"
+            yield Fault("trainings", f"{one.task_id}, {other.task_id}", problem)
+
+
+def _ordered(one: BaseOperator, other: BaseOperator) -> bool:
+    return one.task_id in other.get_flat_relative_ids(upstream=True) or other.task_id in one.get_flat_relative_ids(
+        upstream=True
+    )
+
+
+def _on_branches(one: BaseOperator, other: BaseOperator) -> bool:
+    """Whether a branching task above both leads to each of them by children that do not lead to the other."""
+    first, second = ({task.task_id, *task.get_flat_relative_ids(upstream=True)} for task in (one, other))
+    shared = [task for task in one.get_flat_relatives(upstream=True) if task.task_id in second]
+    return any(
+        task.downstream_task_ids & first
+        and task.downstream_task_ids & second
+        and not task.downstream_task_ids & first & second
+        for task in shared
+        if _branches(task)
+    )
+
+
+def _branches(task: Operator) -> bool:
+    from airflow.sdk.bases.branch import BranchMixIn
+
+    return isinstance(task, BranchMixIn)
+
+
+def _unknown(
+    name: str, ours: Iterable[CloudTPUBaseOperator], trainings: Iterable[CloudTPUTrainOperator]
+) -> Iterator[Fault]:
+    known = {task.training: task.task_id for task in trainings}
+    for task in ours:
+        named = task.of_task if isinstance(task, CloudTPUArtifactsToGCSOperator) and task.session == name else ""
+        if named and named not in known and named not in known.values():
+            yield Fault("training", named, f"is no training of the session of {task.task_id}", tuple(known))

@@ -56,13 +56,13 @@ def to_ship(run: TrainingRun) -> str:
 
 def to_start(run: TrainingRun) -> str:
     """Bring a run to where its VM says in the bucket which attempt it is, before the script begins."""
-    trigger_into(run, f"*/{run.key.name}/checkpoints/attempts/1.json")
+    trigger_into(run, f"*/{run.key.name}/train/checkpoints/attempts/1.json")
     return "train"
 
 
 def to_checkpoint(run: TrainingRun) -> str:
     """Bring a run to where a checkpoint is being mirrored."""
-    trigger_into(run, f"*/{run.key.name}/checkpoints/attempt-1/*/state", environment=f"STORY={run.name}\nSAVES=2")
+    trigger_into(run, f"*/{run.key.name}/train/checkpoints/attempt-1/*/state", environment=f"STORY={run.name}\nSAVES=2")
     return "train"
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, TaskGroup, task_group
+from airflow.sdk import DAG, TaskGroup, task, task_group
 from airflow.sdk.exceptions import DuplicateTaskIdFound
 
+from airflow_tpu.errors import ConfigError
+from airflow_tpu.operators.artifacts import CloudTPUArtifactsToGCSOperator
 from airflow_tpu.operators.run import CloudTPUTrainOperator
 from airflow_tpu.task_groups import TPUSession, tpu_session
 
@@ -123,3 +125,89 @@ def test_two_sessions_of_one_name_are_refused() -> None:
     train_in_session(group_id="big")
     with pytest.raises(DuplicateTaskIdFound, match="group_id 'big' has already been added"):
         train_in_session(group_id="big")
+
+
+def branch(session: TPUSession) -> None:
+    """Two trainings of which one is taken."""
+
+    @task.branch
+    def choose() -> str:
+        return "one"
+
+    choose() >> [training("one", session), training("other", session)]
+
+
+def training(task_id: str, session: TPUSession, **arguments: Any) -> CloudTPUTrainOperator:
+    """One training of a session."""
+    return CloudTPUTrainOperator(task_id=task_id, **session.arguments, **arguments)
+
+
+def in_a_row(session: TPUSession) -> None:
+    """One after the other, with somebody else's task between them."""
+    training("one", session) >> EmptyOperator(task_id="between") >> training("other", session)
+
+
+def without_order(session: TPUSession) -> None:
+    """Two trainings beside one another."""
+    training("one", session)
+    training("other", session)
+
+
+def mapped(session: TPUSession) -> None:
+    """One training for each of several forms."""
+    CloudTPUTrainOperator.partial(task_id="one", session=session.name).expand(conf=[{}, {}])
+
+
+def without_session(_: TPUSession) -> None:
+    """An operator that was not called with the arguments of the session."""
+    CloudTPUTrainOperator(task_id="one", conf={})
+
+
+def copy_of_nothing(session: TPUSession) -> None:
+    """A copy that names no training."""
+    training("one", session) >> CloudTPUArtifactsToGCSOperator(task_id="copy", training="on", **session.arguments)
+
+
+def branch_that_leads_to_both(session: TPUSession) -> None:
+    """A branching task above both, and a child of it that is above both too."""
+
+    @task.branch
+    def choose() -> str:
+        return "both"
+
+    choose() >> EmptyOperator(task_id="both") >> [training("one", session), training("other", session)]
+
+
+@pytest.mark.parametrize("work", [branch, in_a_row])
+@pytest.mark.usefixtures("dag")
+def test_trainings_that_never_run_at_once_share_a_tpu(work: Callable[[TPUSession], None]) -> None:
+    """One after the other and on branches they are allowed."""
+    with tpu_session(conf={}) as session:
+        work(session)
+
+
+REFUSED = {
+    without_order: r"trainings = 'big.one, big.other': may run at once on one TPU.*order them with >>.*tpu_session",
+    branch_that_leads_to_both: "trainings = 'big.one, big.other': may run at once",
+    mapped: "expand = 'big.one': its mapped instances would share one TPU: map a task group",
+    without_session: r"session = 'big.one': has no session: call it with \*\*session.arguments",
+    copy_of_nothing: "training = 'on': is no training of the session of big.copy.*one",
+}
+
+
+@pytest.mark.parametrize("work", REFUSED)
+@pytest.mark.usefixtures("dag")
+def test_what_cannot_work_is_refused_when_the_dag_is_parsed(work: Callable[[TPUSession], None]) -> None:
+    """The error names both tasks, and what to do."""
+    with pytest.raises(ConfigError, match=REFUSED[work]), tpu_session(conf={}, group_id="big") as session:
+        work(session)
+
+
+@pytest.mark.usefixtures("dag")
+def test_training_changes_what_is_trained_and_nothing_of_the_tpu() -> None:
+    """A type of its own would be another TPU, so it is refused with what may be changed."""
+    with tpu_session(conf={"seed": 1, "script": "a.py"}) as session:
+        own = training("one", session, changes={"script": "b.py"})
+        assert own.asked() == {"seed": 1, "script": "b.py"}
+        with pytest.raises(ConfigError, match=r"accelerator_type.*is not what a training may change.*script"):
+            training("other", session, changes={"accelerator_type": "v3-8"})

@@ -26,7 +26,11 @@ BUNDLES = [
         "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
         "kwargs": {"path": str(path)},
     }
-    for name, path in (("dags-folder", ROOT / "dags"), ("variants", Path(__file__).parent / "files"))
+    for name, path in (
+        ("dags-folder", ROOT / "dags"),
+        ("variants", Path(__file__).parent / "files"),
+        ("examples", ROOT / "docs" / "examples"),
+    )
 ]
 
 

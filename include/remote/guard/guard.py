@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import protocol
@@ -50,11 +51,24 @@ class Guard:
                 self._not_before = time.time() + self._abandon
 
     def is_responsible(self) -> bool:
-        """Tell whether this attempt is here and the last: a failed start removes it, a later one has its own guard."""
+        """Tell whether this attempt is here and the last: a failed start removes it, a later one has its own guard.
+
+        A later one may be of another run: several use the machine one after the other.
+        """
         if not self._run.path.is_dir():
             return False
-        begun = self._run.run_path.glob("attempt-*/" + protocol.JOB_FILE)
-        return not any(int(path.parent.name.rpartition("-")[2]) > self._run.attempt for path in begun)
+        return not any(
+            self._is_later(path) for path in self._run.run_path.parent.glob("*/attempt-*/" + protocol.JOB_FILE)
+        )
+
+    def _is_later(self, job: Path) -> bool:
+        if job.parent.parent == self._run.run_path:
+            return int(job.parent.name.rpartition("-")[2]) > self._run.attempt
+        own = self._run.path / protocol.JOB_FILE
+        try:
+            return job.stat().st_mtime_ns > own.stat().st_mtime_ns
+        except FileNotFoundError:  # one of the two starts has failed just now; the next look sees that
+            return False
 
     def abandoned_at(self) -> float:
         """Return the Unix time from which Airflow counts as gone: some time after deadline and last contact."""

@@ -209,7 +209,7 @@ def _end_seen(run: RunContext, record: RunRecord, ended: Ended) -> None:
         return
     # The attempt may have been started after this try had read the record.
     known = run.stores.runs.find(record.key) or record
-    lost = lost_since(known, ended, newest_checkpoint(run))
+    lost = lost_since(known, ended, newest_checkpoint(run, known.current))
     end = IncarnationEnd(ended.node_id, error.at, reason, TimeSource.OBSERVED, lost)
     if not isinstance(error, TPUVanished):
         known = known.with_life(ended.node_id, cause=reason)

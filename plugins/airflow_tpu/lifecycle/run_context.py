@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from airflow_tpu.core.request.form_fields import FROM_GRANT
 from airflow_tpu.core.request.references.source_address import GitAddress
 from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.core.request.run_dates import RunDates, with_dates
+from airflow_tpu.core.run.job import RunRef, folder_of, name_on_vm
 from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.lifecycle.run_request import RunRequest
@@ -29,6 +31,7 @@ from airflow_tpu.stores.models import ModelStore
 if TYPE_CHECKING:
     from airflow_tpu.core.catalogue.catalogue import Catalogue
     from airflow_tpu.core.grant.grant import Grant
+    from airflow_tpu.core.run.job import LastAttempt
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.core.source.pin import SourcePin
     from airflow_tpu.core.tpu.labels import RunKey
@@ -71,7 +74,7 @@ class GrantContext:
 
 
 class RunContext(GrantContext):
-    """One run of the user's script.
+    """One session, as one of its tasks sees it.
 
     :param key: which.
     :param conf: what was asked for, as rendered.
@@ -89,6 +92,7 @@ class RunContext(GrantContext):
     ) -> None:
         super().__init__(clients, grant, clock)
         self.key = key
+        self.training = ""
         self.dates = dates or RunDates()
         self._conf = conf
 
@@ -184,9 +188,28 @@ class RunContext(GrantContext):
             raise ConfigError([Fault("model", "", "names no model to compete with")])
         return ModelStore(self.clients.storage, store_root(self.grant), self.conf.model)
 
+    def of_training(self, training: str) -> RunContext:
+        """The same session, as a task sees it that is about this training; without a name it is about none."""
+        seen = copy(self)
+        seen.training = training
+        return seen
+
+    def attempt(self, record: RunRecord) -> LastAttempt:
+        """The last attempt of this task's training."""
+        return record.last_attempt(self.training)
+
+    def attempt_ref(self, record: RunRecord) -> RunRef:
+        """The name of that attempt on its worker."""
+        return RunRef(name_on_vm(self.key.name, self.training), self.attempt(record).number)
+
     def attempt_node(self, record: RunRecord) -> ResourceName:
-        """The node that the last attempt was started on."""
-        return node_name(self.clients.tpu.endpoint.project_id, record.zone, record.attempt_node)
+        """The node that it was started on."""
+        return node_name(self.clients.tpu.endpoint.project_id, record.zone, self.attempt(record).node_id)
+
+    @property
+    def folder(self) -> str:
+        """Where the artifacts and checkpoints of this task's training are, below those of the form."""
+        return folder_of(self.key.name, self.training)
 
     def usage(self, now: dt.datetime, whole: bool = False) -> Usage:
         """What this session has used so far; the TPUs beside its own decide how much of that is covered.

@@ -110,7 +110,7 @@ class Training:
         )  # connections are read before the event loop runs
         with self._losses_counted(node.id):
             job, result = self.run.clients.tpu.run(lambda client: self._follow(client, node, waiting))
-            self._listener.artifacts(artifacts_uri(self.run.conf, self.record.key.name, job.ref.attempt))
+            self._listener.artifacts(self._uri(job.ref.attempt))
             return job if result is None else self._finish(result)
 
     def finish(self, good: Callable[[], RunResult], reached: Reached) -> Trained:
@@ -121,7 +121,7 @@ class Training:
         :raises TPUError: as :meth:`train`.
         """
         self._reached = reached
-        with self._losses_counted(self.record.attempt_node):
+        with self._losses_counted(self.run.attempt(self.record).node_id):
             return self._finish(good())
 
     async def _follow(
@@ -140,7 +140,7 @@ class Training:
 
     def _introduce(self, job: RunningJob) -> None:
         """What a person needs beside the log that follows."""
-        uri = artifacts_uri(self.run.conf, self.record.key.name, job.ref.attempt)
+        uri = self._uri(job.ref.attempt)
         log.info("log in to the TPU: %s", ssh_command(job.node))
         log.info("curves, once the run has ended: %s", tensorboard_command(uri))
         log.info(
@@ -197,10 +197,11 @@ class Training:
         run = self.run
         record = run.stores.runs.update(
             self.record,
-            lambda now: now.with_life(now.attempt_node, training_seconds=result.seconds, cause=EndReason.FINISHED),
+            lambda now: self._with_result(now, result),
         )
         result = self._with_bucket(result.judged_by(record.lease.expires_at), record)
-        uri = artifacts_uri(run.conf, record.key.name, record.attempt)
+        last = run.attempt(record)
+        uri = last.uri
         tell_resumption(run, result, log.info)
         error = classify_exit(result)
         if error is not None:
@@ -209,8 +210,15 @@ class Training:
             error = classify_exit(result, self._last_lines(uri)) or error
             raise final_error(error, self._loss(record)) or error
         self._bring_home(record, uri)
-        log.info("attempt %d finished after %.1f s", record.attempt, result.seconds)
-        return Trained(record.attempt, result)
+        log.info("attempt %d finished after %.1f s", last.number, result.seconds)
+        return Trained(last.number, result)
+
+    def _with_result(self, record: RunRecord, result: RunResult) -> RunRecord:
+        ended = record.with_attempt(self.run.training, seconds=result.seconds)
+        return ended.with_life(self.run.attempt(record).node_id, cause=EndReason.FINISHED)
+
+    def _uri(self, attempt: int) -> str:
+        return artifacts_uri(self.run.conf, self.run.folder, attempt)
 
     def _with_bucket(self, result: RunResult, record: RunRecord) -> RunResult:
         """Add what only the bucket tells: declared outputs that are not there, and a checkpoint that did not arrive."""

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.consequences import MAY_LIVE, stated
-from airflow_tpu.core.run.plan import artifacts_uri
+from airflow_tpu.core.run.job import training_of
 from airflow_tpu.core.tpu.commands import tensorboard_command
-from airflow_tpu.errors import ArtifactsLost, NothingProduced
+from airflow_tpu.errors import ArtifactsLost, ConfigError, Fault, NothingProduced
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
+from airflow_tpu.operators.run import nearest_trainings
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -25,14 +26,17 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
     """Push the run's output from the TPU VM to Cloud Storage, manifest last, and verify it against the bucket.
 
     :param allow_empty: accept a run that wrote no file at all.
+    :param training: id of the task whose output it is; empty for the nearest training above. Of several on branches
+        that is the one that has run.
     :return: where the artifacts are, how many and how large, and the run's metrics if it wrote any.
     """
 
     operator_extra_links = (CloudTPUArtifactsLink(),)
 
-    def __init__(self, *, allow_empty: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *, allow_empty: bool = False, training: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.allow_empty = allow_empty
+        self.of_task = training
 
     @stated(MAY_LIVE)
     def execute(self, context: Context) -> dict[str, Any]:
@@ -41,7 +45,8 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
 
         run = self.run_context(context)
         record = run.stores.runs.read(run.key)
-        uri = artifacts_uri(run.conf, record.key.name, record.attempt)
+        run = run.of_training(self._chosen(record))
+        uri = run.attempt(record).uri
         CloudTPUArtifactsLink.persist_uri(context, uri, run.request.spec.project_id)
         _ = run.clients.access  # connections are read before the event loop runs
         with log_group(self.log, "Upload from the TPU what is not in the bucket yet"):
@@ -50,6 +55,20 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
         with log_group(self.log, "Compare the bucket with the manifest"):
             confirm(run, collected.manifest, uri)
         return self._describe(run, record, collected.manifest, uri)
+
+    def _chosen(self, record: RunRecord) -> str:
+        """Name of the training whose output is copied.
+
+        :raises ConfigError: it has not been started in this session.
+        """
+        named = [self.of_task] if self.of_task else [task.task_id for task in nearest_trainings(self)]
+        names = [training_of(task_id, self.session) for task_id in named]
+        started = [name for name in names if name in record.trainings]
+        if not started:
+            asked = ", ".join(names) or "no training above this task"
+            fault = Fault("training", asked, "has not been started in this session", tuple(record.trainings))
+            raise ConfigError([fault], f"task {self.task_id}")
+        return record.current if record.current in started else started[-1]
 
     def _collect(self, run: RunContext, record: RunRecord, uri: str) -> Collected:
         """Push everything; nothing is lost with the TPU if *train* has brought all of it to the bucket."""
@@ -85,7 +104,7 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
         from airflow_tpu.lifecycle.training.reported import metrics
 
         size = manifest.size
-        run.stores.runs.update(record, lambda now: now.with_life(now.attempt_node, artifact_bytes=size))
+        run.stores.runs.update(record, lambda now: now.with_attempt(run.training, artifact_bytes=size))
         self.log.info("%d file(s), %d bytes, verified at %s", len(manifest.files), size, uri)
         found = metrics(run.clients.storage, uri)
         if found:

@@ -96,7 +96,17 @@ class CloudTPUBaseOperator(BaseOperator):
 
         connections = Connections(self.gcp_conn_id, self.ssh_conn_id, self.impersonation_chain)
         key = run_key(context, this_airflow(GrantContext(connections)), self.session)
-        return RunContext(key, self.conf, connections, dates=run_dates(context))
+        return RunContext(key, self.asked(), connections, dates=run_dates(context)).of_training(self.training)
+
+    @property
+    def training(self) -> str:
+        """Name of the training that the task runs, empty if it runs none."""
+        return ""
+
+    def asked(self) -> str | Mapping[str, Any]:
+        """What is asked for, as rendered."""
+        found: str | Mapping[str, Any] = self.conf
+        return found
 
     def waiting(self) -> Waiting:
         """How this task waits: briefly in its worker, or to the end when it may not defer."""

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 from airflow_tpu.consequences import MAY_LIVE, stated
 from airflow_tpu.core import json_form
 from airflow_tpu.core.run.interruption import Interruption, Reached
-from airflow_tpu.core.run.plan import artifacts_uri
+from airflow_tpu.core.run.job import ASKED, training_of
 from airflow_tpu.core.run.result import RunResult
 from airflow_tpu.core.run.trigger_context import raise_for
+from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.provision import CloudTPUProvisionOperator
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperator, Context
 
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.lifecycle.ensure_tpu import Ready
@@ -36,10 +37,36 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
     how far it was, what is safe, how much is lost; the same is its XCom ``interruption``. Before the script's own lines
     the log has the commands for a login on the TPU and for TensorBoard.
 
+    A session may have several trainings, one after the other or on branches of which one is taken. Each has its own
+    attempts, checkpoints, artifacts and log file, below the id of its task; budget, deadline and TPU are the session's.
+
+    :param changes: fields of the form that are different for this training, such as ``script`` or ``arguments``; which
+        TPU it is, and until when, the session says (templated).
     :return: attempt, exit code and seconds of training.
     """
 
+    template_fields = (*CloudTPUProvisionOperator.template_fields, "changes")
     operator_extra_links = (CloudTPUNodeLink(), CloudTPUArtifactsLink())
+
+    def __init__(self, *, changes: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        changes = changes or {}
+        wrong = [name for name in changes if name not in ASKED]
+        if wrong:
+            faults = [Fault(name, changes[name], "is not what a training may change", ASKED) for name in wrong]
+            raise ConfigError(faults, f"changes of {kwargs.get('task_id')}")
+        super().__init__(**kwargs)
+        self.changes = changes
+
+    @property
+    def training(self) -> str:
+        """Name of the training: the id of its task in the session."""
+        return training_of(self.task_id, self.session)
+
+    def asked(self) -> str | Mapping[str, Any]:
+        """The session's form with the fields that differ."""
+        from airflow_tpu.lifecycle.run_context import conf_mapping
+
+        return {**conf_mapping(self.conf), **self.changes} if self.changes else self.conf
 
     def on_ready(self, context: Context, run: RunContext, found: Ready) -> Any:
         """Attach or start, follow for a while, then leave the rest to the triggerer."""
@@ -60,8 +87,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         """Continue after the trigger has followed the run to its end (or lost its TPU)."""
         run, record = self.armed(context)
         training = self._training(context, run, record)
-        uri = artifacts_uri(run.conf, record.key.name, record.attempt)
-        CloudTPUArtifactsLink.persist_uri(context, uri, run.request.spec.project_id)
+        CloudTPUArtifactsLink.persist_uri(context, run.attempt(record).uri, run.request.spec.project_id)
         reached = json_form.from_json(Reached, (event or {}).get("reached") or {})
         return self._described(training.finish(lambda: RunResult.from_json(raise_for(event)["result"]), reached))
 
@@ -85,3 +111,13 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
             "exit_code": result.exit_code,
             "training_seconds": round(result.seconds, 1),
         }
+
+
+def nearest_trainings(task: BaseOperator) -> list[CloudTPUTrainOperator]:
+    """The trainings above a task that no other one above it comes after; several only if they are on branches.
+
+    :param task: of the DAG, which knows the tasks above.
+    """
+    above = [one for one in task.get_flat_relatives(upstream=True) if isinstance(one, CloudTPUTrainOperator)]
+    earlier = {name for one in above for name in one.get_flat_relative_ids(upstream=True)}
+    return [one for one in above if one.task_id not in earlier]

@@ -11,6 +11,7 @@ import pytest
 from airflow_tpu import protocol
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core.ledger.events import Closed, EndReason, TimeSource
+from airflow_tpu.core.run.job import LastAttempt
 from airflow_tpu.core.run.plan import checkpoints_uri
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.tpu.labels import RunKey, labels
@@ -221,7 +222,7 @@ def trains(work: RunContext, minutes: float) -> RunRecord:
     began = now() - dt.timedelta(minutes=minutes)
     record = work.stores.runs.read(KEY)
     return work.stores.runs.update(
-        record, lambda found: found.with_life(FIRST, ready_at=began).next_attempt(FIRST, began)
+        record, lambda found: found.with_life(FIRST, ready_at=began).next_attempt(LastAttempt(node_id=FIRST, at=began))
     )
 
 
@@ -273,7 +274,9 @@ async def test_loss_of_an_attempt_that_was_started_after_the_record_was_read(env
     work = run_context()
     stale = await attempt_ready(work, client)
     began = now() - dt.timedelta(minutes=10)
-    work.stores.runs.update(stale, lambda found: found.with_life(FIRST, ready_at=began).next_attempt(FIRST, began))
+    work.stores.runs.update(
+        stale, lambda found: found.with_life(FIRST, ready_at=began).next_attempt(LastAttempt(node_id=FIRST, at=began))
+    )
     seen = began + dt.timedelta(seconds=351)
     close_lost(work, stale, Ended(FIRST, TPUPreempted("gone", seen), seen))
     event = closed(env)

@@ -15,6 +15,7 @@ from airflow_tpu.consequences import LOST, MAY_LIVE
 from airflow_tpu.core import json_form
 from airflow_tpu.core.ledger.events import Closed, EndReason, TimeSource
 from airflow_tpu.core.run.interruption import Interruption, Reached
+from airflow_tpu.core.run.job import LastAttempt
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.run.trigger_context import error_event
 from airflow_tpu.core.tpu.resource_name import node_name
@@ -91,6 +92,13 @@ class Training:
         instance = SimpleNamespace(dag_id=KEY.dag_id, run_id=KEY.run_id, map_index=-1, xcom_push=self._push)
         task.execute_ready(context(ti=instance), event)
 
+    @property
+    def started_at(self) -> dt.datetime:
+        """When its attempt was started."""
+        at = self.record.last_attempt("train").at
+        assert at is not None
+        return at
+
     def _push(self, key: str, value: object) -> None:
         self.xcom[key] = value
 
@@ -98,6 +106,11 @@ class Training:
     def closed(self) -> list[Closed]:
         """The ends that the ledger has."""
         return [event for event in self.ledger.events(KEY) if isinstance(event, Closed)]
+
+
+def begun(at: dt.datetime) -> LastAttempt:
+    """An attempt that was started on the node then."""
+    return LastAttempt(node_id=NODE_ID, at=at, uri=f"gs://{BUCKET}/runs/{KEY.name}/train/attempt-1")
 
 
 @pytest.fixture
@@ -110,7 +123,7 @@ async def training(env: CloudEnv, client: TPUClient) -> Training:
     await until_ready(client, target, poll_policy())
     since = now() - dt.timedelta(minutes=10)
     record = runs.update(record, lambda found: found.with_life(NODE_ID, ready_at=since))
-    record = runs.update(record, lambda found: found.next_attempt(NODE_ID, now() - 30 * SECOND))
+    record = runs.update(record, lambda found: found.next_attempt(begun(now() - 30 * SECOND), "train"))
     return Training(env, record, ledger, runs)
 
 
@@ -152,8 +165,7 @@ async def test_delete_by_somebody_else_that_takes_effect(training: Training, cli
     await training.env.ensure(client)
     (closed,) = training.closed
     assert (closed.ended_at, closed.end_reason) == (seen, EndReason.VANISHED)
-    assert training.record.attempt_at is not None
-    assert closed.lost_seconds == pytest.approx((seen - training.record.attempt_at).total_seconds())
+    assert closed.lost_seconds == pytest.approx((seen - training.started_at).total_seconds())
 
 
 def test_last_loss_ends_the_ledger_too(training: Training) -> None:
@@ -176,7 +188,7 @@ def test_silent_host_is_deleted_at_once(training: Training) -> None:
 
 def save_checkpoint(training: Training, at: dt.datetime, **manifest: Any) -> None:
     """Put a complete checkpoint of step 10 into the bucket."""
-    name = f"{training.record.key.name}/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
+    name = f"{training.record.key.name}/train/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
     document = {"step": 10, "files": [], "created": at.timestamp(), **manifest}
     training.env.storage.write_json(f"gs://{BUCKET}/runs/{name}", document)
 
@@ -199,7 +211,7 @@ def test_next_attempt_forgets_why_the_last_one_ended(training: Training) -> None
         training.wake(error_event(RunInterrupted("no result")))
     record = training.runs.read(KEY)
     assert record.life(NODE_ID).cause is EndReason.FAILED
-    life = record.next_attempt(NODE_ID, now()).life(NODE_ID)
+    life = record.next_attempt(begun(now()), "train").life(NODE_ID)
     assert (life.cause, life.lost_seconds) == (None, None)
 
 
@@ -230,7 +242,7 @@ def test_run_that_ends_by_itself_is_finished_for_its_tpu(training: Training) -> 
 def test_missing_log_is_no_empty_one(training: Training, log: bytes | None, words: str) -> None:
     """The error of a failed script tells a log that was not copied from one without a line."""
     if log is not None:
-        name = f"runs/{training.record.key.name}/attempt-1/log.txt"
+        name = f"runs/{training.record.key.name}/train/attempt-1/log.txt"
         training.env.storage.get_conn().bucket(BUCKET).blob(name).upload_from_string(log)
     result = {"exit_code": 1, "started_at": now().timestamp() - 30, "ended_at": now().timestamp()}
     with pytest.raises(RunFailed, match=words):
@@ -280,7 +292,7 @@ def test_node_under_maintenance_keeps_its_place(training: Training) -> None:
 
 def test_try_says_what_it_has_lost(training: Training, capfd: pytest.CaptureFixture[str]) -> None:
     """The last line of the try and its XCom have reason, step, safe step, lost seconds and the count."""
-    manifest = f"{training.record.key.name}/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
+    manifest = f"{training.record.key.name}/train/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
     seen = now() - 2 * SECOND
     saved = {"step": 10, "files": [], "created": (seen - 10 * SECOND).timestamp()}
     training.env.storage.write_json(f"gs://{BUCKET}/runs/{manifest}", saved)
@@ -295,7 +307,7 @@ def test_try_says_what_it_has_lost(training: Training, capfd: pytest.CaptureFixt
 
 def test_ledger_has_what_was_trained_and_what_of_it_is_lost(training: Training) -> None:
     """Thirty seconds of training count as such, and the ten after the newest safe checkpoint as lost."""
-    manifest = f"{training.record.key.name}/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
+    manifest = f"{training.record.key.name}/train/checkpoints/attempt-1/000000000010.step/MANIFEST.json"
     seen = now()
     saved = {"step": 10, "files": [], "created": (seen - 10 * SECOND).timestamp()}
     training.env.storage.write_json(f"gs://{BUCKET}/runs/{manifest}", saved)
@@ -303,8 +315,7 @@ def test_ledger_has_what_was_trained_and_what_of_it_is_lost(training: Training) 
         training.wake(error_event(TPUPreempted("gone", seen)))
     (closed,) = training.closed
     assert closed.lost_seconds == pytest.approx(10.0)
-    assert training.record.attempt_at is not None
-    assert closed.training_seconds == pytest.approx((seen - training.record.attempt_at).total_seconds())
+    assert closed.training_seconds == pytest.approx((seen - training.started_at).total_seconds())
 
 
 def test_without_a_checkpoint_everything_is_lost(training: Training) -> None:
@@ -331,8 +342,7 @@ def test_run_that_is_interrupted_on_a_living_tpu_goes_on_there(training: Trainin
     with pytest.raises(RunInterrupted):
         training.wake({"status": "finished", "result": result})
     assert training.closed == []
-    assert training.record.attempt_at is not None
-    assert 30 <= training.xcom["interruption"]["lost_seconds"] <= (now() - training.record.attempt_at).total_seconds()
+    assert 30 <= training.xcom["interruption"]["lost_seconds"] <= (now() - training.started_at).total_seconds()
 
 
 def test_second_stall_on_a_tpu_ends_the_tpu(training: Training) -> None:

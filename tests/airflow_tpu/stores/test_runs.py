@@ -9,6 +9,7 @@ from threading import Barrier
 
 import pytest
 
+from airflow_tpu.core.run.job import LastAttempt
 from airflow_tpu.core.run.run_record import Holder, RunRecord
 from airflow_tpu.core.tpu.identity import VARIABLE
 from airflow_tpu.core.tpu.labels import RunKey
@@ -33,10 +34,12 @@ def test_reading_without_a_lease_says_what_to_clear(env: CloudEnv) -> None:
 
 def test_taking_it_again_fences_the_older_attempt(env: CloudEnv) -> None:
     """The older token changes nothing any more; counters and lives are kept."""
-    older = env.runs.update(env.lease(), lambda found: found.next_incarnation().next_attempt("n-1"))
+    older = env.runs.update(
+        env.lease(), lambda found: found.next_incarnation().next_attempt(LastAttempt(node_id="n-1"))
+    )
     newer = env.runs.acquire(KEY, ZONE, now() + dt.timedelta(hours=2))
     assert newer.lease.token != older.lease.token
-    assert (newer.incarnation, newer.attempt, newer.attempt_node) == (1, 1, "n-1")
+    assert (newer.incarnation, newer.last_attempt().number, newer.last_attempt().node_id) == (1, 1, "n-1")
     with pytest.raises(LeaseLost, match="newer attempt"):
         env.runs.update(older, RunRecord.next_incarnation)
     assert env.runs.read(KEY) == newer
@@ -45,10 +48,10 @@ def test_taking_it_again_fences_the_older_attempt(env: CloudEnv) -> None:
 def test_update_builds_on_what_is_there(env: CloudEnv) -> None:
     """Two tasks of one attempt lose none of each other's changes, however old their copies are."""
     record = env.lease()
-    env.runs.update(record, lambda found: found.next_attempt("n-1"))
+    env.runs.update(record, lambda found: found.next_attempt(LastAttempt(node_id="n-1")))
     env.runs.update(record, lambda found: found.with_life("n-1", artifact_bytes=7))
     found = env.runs.read(KEY)
-    assert (found.attempt, found.life("n-1").artifact_bytes) == (1, 7)
+    assert (found.last_attempt().number, found.life("n-1").artifact_bytes) == (1, 7)
 
 
 def test_lost_answers_do_not_lose_the_lease(env: CloudEnv) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_tpu.clients.clock import Clock
+from airflow_tpu.core.run.job import LastAttempt
 from airflow_tpu.core.run.run_record import RUN_RECORD_FORM, RunRecord
 from airflow_tpu.errors import LedgerError, TransientError
 from airflow_tpu.hooks.artifacts import ArtifactsHook
@@ -92,10 +93,10 @@ def test_change_whose_answer_was_lost_is_made_once(env: CloudEnv) -> None:
     """A write that arrived is not repeated, although others have changed the object before it was looked at again."""
     record = env.lease()
     store = RunStore(LostAnswer(), ROOT, clock=Clock(sleep=lambda _: None))
-    changed = store.update(record, lambda now: now.next_attempt("n-1"))
-    assert changed.attempt == 1
+    changed = store.update(record, lambda now: now.next_attempt(LastAttempt(node_id="n-1")))
+    assert changed.last_attempt().number == 1
     found = env.runs.read(KEY)
-    assert (found.attempt, found.life("n-9").stalls) == (1, 1)
+    assert (found.last_attempt().number, found.life("n-9").stalls) == (1, 1)
 
 
 def test_two_that_make_the_same_change_do_not_both_go_on(env: CloudEnv) -> None:
@@ -106,11 +107,11 @@ def test_two_that_make_the_same_change_do_not_both_go_on(env: CloudEnv) -> None:
     def count(_: int) -> None:
         own = dataclasses.replace(env, storage=ArtifactsHook()).runs
         start.wait(30)
-        own.update(record, lambda now: now.next_attempt("n-1"))
+        own.update(record, lambda now: now.next_attempt(LastAttempt(node_id="n-1")))
 
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(count, range(WRITERS)))
-    assert env.runs.read(KEY).attempt == WRITERS
+    assert env.runs.read(KEY).last_attempt().number == WRITERS
 
 
 def test_writer_who_loses_every_race_says_so(env: CloudEnv) -> None:

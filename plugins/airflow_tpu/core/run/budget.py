@@ -34,12 +34,18 @@ class Spent:
     :param idle: interrupted attempts in a row that left no newer checkpoint behind.
     :param step: order of the newest checkpoint that is safe, its step where that is known; -1 for none.
     :param missing: attempts in a row that found no TPU device; each was on a TPU of its own, so each is a loss.
+    :param training: whose attempts and checkpoints these are; the losses are those of the whole session.
     """
 
     losses: int = 0
     idle: int = 0
     step: int = -1
     missing: int = 0
+    training: str = ""
+
+    def of(self, training: str) -> Spent:
+        """The same losses, as another training of the session goes on with them: its progress begins anew."""
+        return self if training == self.training else Spent(losses=self.losses, training=training)
 
     def after(self, error: TPUError, step: int | None) -> Spent:
         """What is spent once an attempt has ended with this error.

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from airflow_tpu import protocol
+from airflow_tpu.core import json_form
+from airflow_tpu.core.tpu.labels import slugify
 from airflow_tpu.errors import ConfigError, Fault
+
+if TYPE_CHECKING:
+    from airflow_tpu.core.request.run_conf import RunConf
 
 _RUN_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")  # as the runner demands: it becomes a directory
 _OBJECT_PREFIX = re.compile(r"gs://[^/]+/[^/].*")
@@ -136,3 +144,89 @@ class JobSpec:
 def _stays_below(path: str) -> bool:
     parts = PurePosixPath(path)
     return not parts.is_absolute() and ".." not in parts.parts and "\0" not in path
+
+
+NAME_ROOM = 17
+"""Characters that the name of a session (45) leaves of the 63 of a directory on the TPU VM, without the hyphen."""
+
+_DIGEST = 6
+
+ASKED = (
+    "script",
+    "source",
+    "source_conn_id",
+    "command",
+    "arguments",
+    "requirements",
+    "revision",
+    "data_uri",
+    "seed",
+    "environment",
+    "secrets",
+    "artifacts_uri",
+    "outputs",
+    "model",
+)
+"""Fields of the form that say what is trained; the others say on which TPU, until when, and what is survived."""
+
+
+@dataclass(frozen=True)
+class LastAttempt:
+    """The last start of a training in its session.
+
+    :param number: of the attempt, 0 before the first.
+    :param node_id: of the node it was started on.
+    :param at: when it was started, None if unknown.
+    :param first_at: when the first attempt of the training was.
+    :param uri: where its artifacts go.
+    :param asked: digest of what was asked for.
+    :param code: digest of its source code.
+    :param seconds: how long it ran, 0 as long as that is not known.
+    :param artifact_bytes: bytes that it wrote to the bucket.
+    """
+
+    number: int = 0
+    node_id: str = ""
+    at: dt.datetime | None = None
+    first_at: dt.datetime | None = None
+    uri: str = ""
+    asked: str = ""
+    code: str = ""
+    seconds: float = 0.0
+    artifact_bytes: int = 0
+
+
+NEVER_STARTED = LastAttempt()
+
+
+def training_of(task_id: str, session: str) -> str:
+    """Name of a training in its session: the id of its task without the session's prefix.
+
+    :param task_id: of the task that trains.
+    :param session: name of the session.
+    """
+    return task_id.removeprefix(f"{session}.") if session else task_id
+
+
+def name_on_vm(session: str, training: str) -> str:
+    """Directory of a training's attempts on the TPU VM: no two trainings share one.
+
+    :param session: name of the run record, at most 45 characters.
+    :param training: name of the training, empty for that of a session without a task.
+    """
+    slug = slugify(training, NAME_ROOM) if training else ""
+    if slug != training:
+        digest = hashlib.sha256(training.encode()).hexdigest()[:_DIGEST]
+        slug = f"{slug[: NAME_ROOM - _DIGEST - 1].rstrip('-')}-{digest}"
+    return f"{session}-{slug}" if slug else session
+
+
+def folder_of(session: str, training: str) -> str:
+    """Path of a training's attempts and checkpoints below the bucket's prefix: the id of its task, in its session."""
+    return f"{session}/{training}" if training else session
+
+
+def asked_digest(conf: RunConf) -> str:
+    """Digest of what is trained: while it is the same, an attempt that is there already is the one that is wanted."""
+    asked = {name: json_form.to_json(getattr(conf, name)) for name in ASKED}
+    return hashlib.sha256(json_form.encode(asked)).hexdigest()[:32]

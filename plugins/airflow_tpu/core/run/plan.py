@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Attempt:
     """One start of a run.
 
-    :param run_name: name of the run.
+    :param run_name: name of the run on the worker.
     :param number: from 1.
     :param deadline: when the worker stops it by itself.
     :param baseline_uri: artifacts of the model that the result competes with, empty for none.
@@ -29,6 +29,7 @@ class Attempt:
     :param code: digest of the source code.
     :param soft_delete_secs: for how long the bucket keeps and bills removed checkpoints.
     :param revision: commit of the project, or of the code that the script fetches by itself.
+    :param folder: where its artifacts and checkpoints are below those of the form, empty for the name of the run.
     """
 
     run_name: str
@@ -40,16 +41,28 @@ class Attempt:
     code: str = ""
     soft_delete_secs: float = 0.0
     revision: str = ""
+    folder: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where its artifacts and checkpoints are below those of the form."""
+        return self.folder or self.run_name
 
 
-def artifacts_uri(conf: RunConf, run_name: str, attempt: int) -> str:
-    """Where one attempt's artifacts go: attempts never overwrite each other's best model."""
-    return f"{conf.artifacts_uri}/{run_name}/attempt-{attempt}"
+def artifacts_uri(conf: RunConf, folder: str, attempt: int) -> str:
+    """Where one attempt's artifacts go: attempts never overwrite each other's best model.
+
+    :param folder: of the training (:func:`airflow_tpu.core.run.job.folder_of`).
+    """
+    return f"{conf.artifacts_uri}/{folder}/attempt-{attempt}"
 
 
-def checkpoints_uri(conf: RunConf, run_name: str) -> str:
-    """Where a run's checkpoints outlive its TPUs: one place for all attempts, each of which writes below its own."""
-    return f"{conf.artifacts_uri}/{run_name}/checkpoints"
+def checkpoints_uri(conf: RunConf, folder: str) -> str:
+    """Where a training's checkpoints outlive its TPUs: one place for all attempts, each writes below its own.
+
+    :param folder: of the training.
+    """
+    return f"{conf.artifacts_uri}/{folder}/checkpoints"
 
 
 def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attempt: Attempt) -> JobSpec:
@@ -70,13 +83,13 @@ def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attemp
         requirements=bundle.requirements,
         artifacts=conf.file_outputs,
         deadline=attempt.deadline.timestamp(),
-        checkpoints_uri=checkpoints_uri(conf, attempt.run_name),
+        checkpoints_uri=checkpoints_uri(conf, attempt.place),
         stall_secs=conf.stall_minutes * 60.0,
         own_resource=attempt.own_resource,
         code=attempt.code,
         refuse_changed_code=conf.refuses_changed_code,
         soft_delete_secs=attempt.soft_delete_secs,
-        artifacts_uri=artifacts_uri(conf, attempt.run_name, attempt.number),
+        artifacts_uri=artifacts_uri(conf, attempt.place, attempt.number),
     )
 
 
@@ -88,7 +101,7 @@ def _contract(conf: RunConf, accelerator: AcceleratorType, attempt: Attempt) -> 
         "TRC_WORKER_COUNT": str(accelerator.hosts),
         "TRC_ACCEL": "tpu",
         "TRC_DATA_URI": conf.data_uri,
-        "TRC_ARTIFACTS_URI": artifacts_uri(conf, attempt.run_name, attempt.number),
+        "TRC_ARTIFACTS_URI": artifacts_uri(conf, attempt.place, attempt.number),
         "TRC_BASELINE_URI": attempt.baseline_uri,
         "TRC_SEED": str(conf.seed),
         "TRC_REVISION": attempt.revision,

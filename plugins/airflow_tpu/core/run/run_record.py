@@ -1,4 +1,4 @@
-"""The record of one DAG run (and map index): its lease on a TPU, and what is known of each incarnation."""
+"""The record of one session: its lease on a TPU, its trainings, and what is known of each incarnation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from airflow_tpu.core import json_form
 from airflow_tpu.core.grant.alternatives import Alternative, CapacitySearch
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.run.budget import Spent
+from airflow_tpu.core.run.job import NEVER_STARTED, LastAttempt
 from airflow_tpu.core.tpu.labels import LeaseStamp, RunKey
 
 
@@ -20,8 +21,8 @@ class Life:
 
     :param ready_at: when the node was READY, None while unknown.
     :param source: whose clock that is.
-    :param training_seconds: how long the script ran on it.
-    :param artifact_bytes: bytes it wrote to the bucket.
+    :param training_seconds: how long scripts ran on it.
+    :param artifact_bytes: bytes they wrote to the bucket.
     :param stalls: how often the run stalled on it.
     :param began_at: when the user's process was last started on it, None if it never was.
     :param ended_at: when its READY time ended if the delete that was asked for takes effect, None before.
@@ -107,9 +108,8 @@ class RunRecord:
     :param lease: the run's right to a TPU.
     :param zone: where the current incarnation was asked for.
     :param incarnation: number of the current physical life, 0 before the first create.
-    :param attempt: number of the last start of the user's process, 0 before the first.
-    :param attempt_node: id of the node it was started on.
-    :param attempt_at: when it was started, None if unknown.
+    :param trainings: the last attempt of each training, by its name in the session.
+    :param current: the training that was started last, empty before the first.
     :param spent: what the run has used of its budget of interruptions.
     :param lives: what is known of each incarnation, by node id.
     :param alternative: which TPU is asked for, None for the one of the form.
@@ -125,9 +125,8 @@ class RunRecord:
     lease: Lease
     zone: str
     incarnation: int = 0
-    attempt: int = 0
-    attempt_node: str = ""
-    attempt_at: dt.datetime | None = None
+    trainings: Mapping[str, LastAttempt] = field(default_factory=dict)
+    current: str = ""
     spent: Spent = field(default_factory=Spent)
     lives: Mapping[str, Life] = field(default_factory=dict)
     alternative: Alternative | None = None
@@ -155,10 +154,38 @@ class RunRecord:
         """The record for the next physical life, in this zone."""
         return replace(self, incarnation=max(self.incarnation, at_least) + 1, zone=zone or self.zone)
 
-    def next_attempt(self, node_id: str, at: dt.datetime | None = None) -> RunRecord:
-        """The record with one more start of the user's process, on this node, at this instant."""
-        started = self.with_life(node_id, began_at=at, cause=None, lost_seconds=None, deleting=False)
-        return replace(started, attempt=self.attempt + 1, attempt_node=node_id, attempt_at=at)
+    def next_attempt(self, begun: LastAttempt, training: str = "") -> RunRecord:
+        """The record with one more attempt of a training, whose number follows that of its last one.
+
+        :param begun: on which node, when, for what.
+        :param training: its name in the session.
+        """
+        last = self.last_attempt(training)
+        attempt = replace(begun, number=last.number + 1, first_at=last.first_at or begun.at)
+        record = self.with_life(attempt.node_id, began_at=attempt.at, cause=None, lost_seconds=None, deleting=False)
+        return replace(record, trainings={**self.trainings, training: attempt}, current=training)
+
+    def last_attempt(self, training: str = "") -> LastAttempt:
+        """The last attempt of a training; one with the number 0 before the first.
+
+        :param training: its name in the session.
+        """
+        return self.trainings.get(training, NEVER_STARTED)
+
+    def with_attempt(self, training: str, **changes: Any) -> RunRecord:
+        """Remember something of the last attempt of a training; its TPU counts what all attempts on it have come to."""
+        attempt = replace(self.last_attempt(training), **changes)
+        trainings = {**self.trainings, training: attempt}
+        here = [one for one in trainings.values() if one.node_id == attempt.node_id]
+        sums = {
+            "training_seconds": sum(one.seconds for one in here),
+            "artifact_bytes": sum(one.artifact_bytes for one in here),
+        }
+        return replace(self, trainings=trainings).with_life(attempt.node_id, **sums)
+
+    def has_started_on(self, node_id: str) -> bool:
+        """Whether any training was started on a node."""
+        return any(one.node_id == node_id for one in self.trainings.values())
 
     def life(self, node_id: str) -> Life:
         """What is known of an incarnation."""

@@ -172,13 +172,14 @@ def _unseen(record: RunRecord | None, now: dt.datetime) -> EndReason:
 
 
 def _trained(record: RunRecord | None, end: IncarnationEnd) -> float:
-    """Seconds of training: what the run reported, or up to its loss, which no run reports."""
+    """Seconds of training: what was reported, and up to the loss of the TPU what no run reports."""
     if record is None:
         return 0.0
-    reported, began = record.life(end.node_id).training_seconds, _began(record, end.node_id)
-    if reported or began is None or end.reason not in _LOSSES:
-        return reported
-    return max(0.0, (end.at - began).total_seconds())
+    life, last = record.life(end.node_id), record.last_attempt(record.current)
+    is_reported = last.node_id == end.node_id and last.seconds > 0
+    if is_reported or life.began_at is None or end.reason not in _LOSSES:
+        return life.training_seconds
+    return life.training_seconds + max(0.0, (end.at - life.began_at).total_seconds())
 
 
 def _lost(record: RunRecord | None, end: IncarnationEnd) -> float | None:
@@ -188,12 +189,6 @@ def _lost(record: RunRecord | None, end: IncarnationEnd) -> float | None:
         return 0.0
     if record is None:
         return None
-    began = _began(record, end.node_id)
-    if began is None and record.attempt_node != end.node_id:
+    if not record.has_started_on(end.node_id) and record.life(end.node_id).began_at is None:
         return 0.0  # nothing was started on it
     return record.life(end.node_id).lost_seconds if end.lost_seconds is None else end.lost_seconds
-
-
-def _began(record: RunRecord, node_id: str) -> dt.datetime | None:
-    """When training was last started on it; a lease of an earlier version knows that of its last attempt only."""
-    return record.life(node_id).began_at or (record.attempt_at if record.attempt_node == node_id else None)

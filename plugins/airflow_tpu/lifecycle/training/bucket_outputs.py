@@ -23,7 +23,7 @@ def missing_outputs(run: RunContext, record: RunRecord) -> tuple[str, ...]:
     :param run: what was asked for.
     :param record: says when the run began.
     """
-    since, missing = _began(record), []
+    since, missing = _began(run, record), []
     for pattern in run.conf.bucket_outputs:
         (named,) = named_uris("outputs", pattern)
         written = run.clients.storage.facts.written_since(named.start, since)
@@ -40,15 +40,21 @@ def written_elsewhere(run: RunContext, record: RunRecord) -> list[NamedURI]:
     :param run: what was asked for.
     :param record: says when the run began.
     """
-    facts, since = run.clients.storage.facts, _began(record)
+    facts, since = run.clients.storage.facts, _began(run, record)
     every = {one.start: one for one in run.conf.named_uris if one.field not in ("artifacts_uri", "script", "data_uri")}
     return [one for one in every.values() if facts.written_since(one.start, since)]
 
 
-def _began(record: RunRecord) -> dt.datetime:
-    """When the run first started; a clear gives the DAG run another start, and the script may rely on what it wrote."""
+def _began(run: RunContext, record: RunRecord) -> dt.datetime:
+    """When the run first started; a clear gives the DAG run another start, and the script may rely on what it wrote.
+
+    What another training of the session has written before this one began does not count.
+    """
+    first_at = run.attempt(record).first_at
+    if len(record.trainings) > 1 and first_at is not None:
+        return first_at
     holder = record.lease.holder
-    starts = [holder.started_at if holder is not None else None, record.attempt_at]
+    starts = [holder.started_at if holder is not None else None, first_at]
     starts += [life.began_at for life in record.lives.values()]
     return min(start for start in starts if start is not None)
 

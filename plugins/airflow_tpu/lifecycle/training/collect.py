@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import protocol
+from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.core.run.manifest import Manifest, verify
 from airflow_tpu.core.run.messages import Pushed
-from airflow_tpu.core.run.plan import artifacts_uri
 from airflow_tpu.errors import (
     AccessDenied,
     ArtifactError,
@@ -128,9 +128,21 @@ def save_rest(run: RunContext) -> None:
     :raises UploadIncomplete: it took longer than :data:`SAVE_SECONDS`.
     """
     record = run.stores.runs.find(run.key)
-    if record is None or not record.attempt_node:
+    if record is None:
         return
-    uri = artifacts_uri(run.conf, record.key.name, record.attempt)
+    failures: list[Exception] = []
+    for training in record.trainings:
+        try:
+            _save_training(run.of_training(training), record)
+        except cloud_failures() as error:
+            log.warning("what %s had produced could not be saved: %s", training, error)
+            failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+def _save_training(run: RunContext, record: RunRecord) -> None:
+    uri = run.attempt(record).uri
     if brought(run, uri) is None:
         _ = run.clients.access  # connections are read before the event loop runs
         try:

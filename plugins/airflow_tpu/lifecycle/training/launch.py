@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu import settings
 from airflow_tpu.core.model.fingerprint import code_digest
-from airflow_tpu.core.run.job import RunRef
-from airflow_tpu.core.run.plan import Attempt, plan_job
+from airflow_tpu.core.run.job import LastAttempt, asked_digest
+from airflow_tpu.core.run.plan import Attempt, artifacts_uri, plan_job
 from airflow_tpu.core.source.bundle import Bundle
 from airflow_tpu.core.source.selection import Source
 from airflow_tpu.errors import ConfigError, ConnectionFailed, Fault
@@ -79,7 +79,7 @@ async def locate(client: TPUClient, run: RunContext, record: RunRecord, node: Re
     :raises ConnectionFailed: it has no address at the moment.
     """
     address = await _address(client, run, record, await living(client, node))
-    return RunningJob(node, address, RunRef(record.key.name, record.attempt))
+    return RunningJob(node, address, run.attempt_ref(record))
 
 
 async def _address(client: TPUClient, run: RunContext, record: RunRecord, view: TPUView) -> WorkerAddress:
@@ -95,9 +95,14 @@ async def attach(client: TPUClient, run: RunContext, record: RunRecord, node: Re
 
     A lease that was taken again may end later than the worker knows: then send it the new deadline.
 
-    :return: None when there is none, or when it has ended badly and a new attempt is due.
+    :return: None when there is none, when it has ended badly, or when something else is asked for by now: a new
+        attempt is due, which stops the old one.
     """
-    if record.attempt == 0 or record.attempt_node != node.id:
+    last = run.attempt(record)
+    if last.number == 0 or last.node_id != node.id:
+        return None
+    if last.asked and last.asked != asked_digest(run.conf):
+        log.warning("attempt %d was asked for something else: starting another one", last.number)
         return None
     job = await locate(client, run, record, node)
     async with session_with(client, run.clients.access.login, node, job.address) as session:
@@ -105,38 +110,64 @@ async def attach(client: TPUClient, run: RunContext, record: RunRecord, node: Re
         if status.state == "running" and status.deadline and status.deadline < record.lease.expires_at.timestamp():
             await session.extend(job.ref, record.lease.expires_at.timestamp())
     done_well = status.state == "finished" and (status.result or {}).get("exit_code") == 0
+    if done_well and last.code and last.code != _code(build_bundle(run), run):
+        log.warning("the code has changed since attempt %d has finished: starting another one", last.number)
+        return None
     if status.state == "running" or done_well:
-        log.info("attempt %d is %s on %s: re-attaching", record.attempt, status.state, record.attempt_node)
+        log.info("attempt %d is %s on %s: re-attaching", last.number, status.state, last.node_id)
         return job
     return None
+
+
+def _code(bundle: Bundle, run: RunContext) -> str:
+    return code_digest(bundle.sha256, run.revision)
 
 
 async def launch(client: TPUClient, run: RunContext, record: RunRecord, node: ResourceName) -> RunningJob:
     """Ship the bundle and start the next attempt; its number is written down before it starts.
 
+    What other trainings of the session have left running is stopped first: one process uses the TPU at a time.
+
     :raises RemoteError: the worker refused.
     """
     bundle = build_bundle(run)
-    node_id = node.id
-    record = run.stores.runs.update(record, lambda current: current.next_attempt(node_id, client.clock.now()))
-    champion = run.models.champion() if run.conf.model else None
-    baseline = champion.artifacts_uri if champion else ""
+    record = run.stores.runs.update(record, lambda now: _begun(run, now, node.id, _code(bundle, run)))
     view = await living(client, node)
-    job = RunningJob(node, await _address(client, run, record, view), RunRef(record.key.name, record.attempt))
-    own = view.queued_resource or view.name
-    attempt = Attempt(
-        record.key.name,
-        record.attempt,
-        record.lease.expires_at,
-        baseline,
-        run.dates,
-        str(own),
-        code_digest(bundle.sha256, run.revision),
-        kept_seconds(run),
-        run.revision,
-    )
+    job = RunningJob(node, await _address(client, run, record, view), run.attempt_ref(record))
+    attempt = _attempt(run, record, str(view.queued_resource or view.name))
     spec = plan_job(run.conf, run.request.accelerator_of(record), bundle, attempt)
     async with session_with(client, run.clients.access.login, node, job.address) as session:
+        for training in _others(run, record, node.id):
+            await session.stop(run.of_training(training).attempt_ref(record))
         started = await session.start(spec, bundle, run.secrets)
-    log.info("attempt %d of %s runs as process %s on %s", record.attempt, record.key.name, started.pid, node_id)
+    log.info("attempt %d of %s runs as process %s on %s", attempt.number, run.folder, started.pid, node.id)
     return job
+
+
+def _begun(run: RunContext, record: RunRecord, node_id: str, code: str) -> RunRecord:
+    uri = artifacts_uri(run.conf, run.folder, run.attempt(record).number + 1)
+    return record.next_attempt(
+        LastAttempt(node_id=node_id, at=run.clock.now(), uri=uri, asked=asked_digest(run.conf), code=code), run.training
+    )
+
+
+def _attempt(run: RunContext, record: RunRecord, own_resource: str) -> Attempt:
+    champion = run.models.champion() if run.conf.model else None
+    ref = run.attempt_ref(record)
+    return Attempt(
+        ref.run_name,
+        ref.attempt,
+        record.lease.expires_at,
+        champion.artifacts_uri if champion else "",
+        run.dates,
+        own_resource,
+        run.attempt(record).code,
+        kept_seconds(run),
+        run.revision,
+        run.folder,
+    )
+
+
+def _others(run: RunContext, record: RunRecord, node_id: str) -> list[str]:
+    """Other trainings that were started on this very node."""
+    return [name for name, last in record.trainings.items() if name != run.training and last.node_id == node_id]

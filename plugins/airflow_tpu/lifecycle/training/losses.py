@@ -12,6 +12,7 @@ from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.core.model import script_json
 from airflow_tpu.core.run.budget import counts
 from airflow_tpu.core.run.interruption import Interruption, Reached, SafeCheckpoint, lost_seconds
+from airflow_tpu.core.run.job import folder_of
 from airflow_tpu.core.run.plan import checkpoints_uri
 from airflow_tpu.errors import RunStopped, TPUVanished
 from airflow_tpu.hooks.bucket_facts import split_uri
@@ -63,13 +64,13 @@ def spend(run: RunContext, record: RunRecord, ended: Ended) -> tuple[Interruptio
     error = ended.error
     if not counts(error):
         return None
-    safe = newest_checkpoint(run)
+    safe = newest_checkpoint(run, run.training)
     # What a person deletes may come back: only the note of that delete says how the TPU ended.
     cause = None if isinstance(error, TPUVanished) else reason_of_error(error)
 
     def counted(now: RunRecord) -> RunRecord:
         life = now.with_life(ended.node_id, cause=cause, lost_seconds=lost_since(now, ended, safe))
-        return replace(life, spent=now.spent.after(error, safe.order if safe else None))
+        return replace(life, spent=now.spent.of(run.training).after(error, safe.order if safe else None))
 
     record = run.stores.runs.update(record, counted)
     interruption = Interruption(
@@ -92,14 +93,15 @@ def lost_since(record: RunRecord, ended: Ended, safe: SafeCheckpoint | None) -> 
     :param safe: the newest checkpoint in the bucket, None if there is none.
     :return: None if that is not known.
     """
-    if record.attempt_node != ended.node_id:
+    last = record.last_attempt(record.current)
+    if last.node_id != ended.node_id:
         return 0.0  # nothing was started on it
     at = safe.at if safe else None
     if safe is not None and at is None:
-        if safe.attempt == record.attempt and ended.reached.safe_step != safe.step:
+        if safe.attempt == last.number and ended.reached.safe_step != safe.step:
             return None
         at = ended.reached.safe_at
-    return lost_seconds(ended.at, record.attempt_at, at)
+    return lost_seconds(ended.at, last.at, at)
 
 
 def with_lost_work(run: RunContext, record: RunRecord) -> RunRecord:
@@ -108,22 +110,24 @@ def with_lost_work(run: RunContext, record: RunRecord) -> RunRecord:
     :param run: clients and stores.
     :param record: of the run; of an attempt that is still the last one.
     """
-    life = record.life(record.attempt_node)
+    last = record.last_attempt(record.current)
+    life = record.life(last.node_id)
     ended, is_known = life.ended_at, life.lost_seconds is not None
     if life.cause not in CUT_OFF or is_known or ended is None:
         return record
     try:
-        stopped = Ended(record.attempt_node, RunStopped("its TPU was deleted while it ran"), ended)
-        lost = lost_since(record, stopped, newest_checkpoint(run))
+        stopped = Ended(last.node_id, RunStopped("its TPU was deleted while it ran"), ended)
+        lost = lost_since(record, stopped, newest_checkpoint(run, record.current))
         return run.stores.runs.amend(run.key, lambda now: now.with_life(stopped.node_id, lost_seconds=lost)) or record
     except cloud_failures() as error:
-        log.warning("how much work was lost with %s stays unknown: %s", record.attempt_node, error)
+        log.warning("how much work was lost with %s stays unknown: %s", last.node_id, error)
         return record
 
 
-def newest_checkpoint(run: RunContext) -> SafeCheckpoint | None:
-    """The run's newest complete checkpoint in the bucket, None without one."""
-    listing = run.clients.storage.listing(f"{checkpoints_uri(run.conf, run.key.name)}/")
+def newest_checkpoint(run: RunContext, training: str) -> SafeCheckpoint | None:
+    """The newest complete checkpoint of a training in the bucket, None without one."""
+    folder = folder_of(run.key.name, training)
+    listing = run.clients.storage.listing(f"{checkpoints_uri(run.conf, folder)}/")
     complete = {(int(found[2]), int(found[1])): info.name for info in listing if (found := _COMPLETE.search(info.name))}
     if not complete:
         return None

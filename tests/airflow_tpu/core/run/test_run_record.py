@@ -10,6 +10,7 @@ import pytest
 
 from airflow_tpu.core.grant.alternatives import Alternative, CapacitySearch
 from airflow_tpu.core.ledger.events import TimeSource
+from airflow_tpu.core.run.job import LastAttempt
 from airflow_tpu.core.run.run_record import RUN_RECORD_FORM, Holder, Lease, RunRecord
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import Tier
@@ -21,8 +22,9 @@ RECORD = RunRecord(RunKey(AIRFLOW, "train", "manual__2026"), Lease("token-1", NO
 
 def test_json_form_reads_back_equal() -> None:
     """Everything survives the object in the bucket, through real JSON text."""
-    record = RECORD.next_incarnation().next_attempt("train-1").with_life("train-1", ready_at=NOW, source=TimeSource.API)
-    record = record.next_attempt("train-1", NOW).renewed("token-2", NOW, Holder(NOW, 1))
+    record = RECORD.next_incarnation().next_attempt(LastAttempt(node_id="train-1"), "train")
+    record = record.with_life("train-1", ready_at=NOW, source=TimeSource.API).renewed("token-2", NOW, Holder(NOW, 1))
+    record = record.next_attempt(LastAttempt(node_id="train-1", at=NOW, uri="gs://b/x", asked="a", code="c"), "test")
     alternative = Alternative("us-central1-a", "v3-8", "image", Tier.ON_DEMAND)
     record = replace(record, alternative=alternative, capacity_search=CapacitySearch(NOW, 2, (alternative,)))
     assert RUN_RECORD_FORM.from_json(json.loads(json.dumps(RUN_RECORD_FORM.to_json(record)))) == record
@@ -33,6 +35,16 @@ def test_renewing_changes_the_token_and_keeps_the_lives() -> None:
     record = RECORD.next_incarnation().with_life("train-1", training_seconds=5.0)
     renewed = record.renewed("token-2", NOW)
     assert (renewed.lease.token, renewed.incarnation, renewed.life("train-1").training_seconds) == ("token-2", 1, 5.0)
+
+
+def test_each_training_has_attempts_of_its_own() -> None:
+    """Numbers count from 1 for each, and their TPU counts the time of all that ran on it."""
+    record = RECORD.next_attempt(LastAttempt(node_id="n"), "one").with_attempt("one", seconds=5.0, artifact_bytes=7)
+    record = record.next_attempt(LastAttempt(node_id="n"), "two").next_attempt(LastAttempt(node_id="n"), "two")
+    record = record.with_attempt("two", seconds=2.0, artifact_bytes=1)
+    assert [record.last_attempt(name).number for name in ("one", "two", "three")] == [1, 2, 0]
+    assert (record.current, record.has_started_on("n"), record.has_started_on("m")) == ("two", True, False)
+    assert (record.life("n").training_seconds, record.life("n").artifact_bytes) == (7.0, 8)
 
 
 def test_next_incarnation_never_reuses_a_number_that_the_project_knows() -> None:

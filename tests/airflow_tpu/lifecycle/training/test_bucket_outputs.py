@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_tpu.core.run.job import LastAttempt
 from airflow_tpu.lifecycle.connections import Connections
 from airflow_tpu.lifecycle.run_context import RunContext
 from airflow_tpu.lifecycle.training.bucket_outputs import missing_outputs, written_elsewhere
@@ -24,7 +25,7 @@ def test_declared_outputs_are_looked_for_in_the_bucket(env: CloudEnv) -> None:
     """A folder, an object and a pattern; what an earlier run has written does not count."""
     write(env, "old/model.h5")
     write(env, "again/model.h5")
-    record = env.runs.update(env.lease(), lambda found: found.next_attempt("n-1", now()))
+    record = env.runs.update(env.lease(), lambda found: found.next_attempt(LastAttempt(node_id="n-1", at=now())))
     write(env, "again/model.h5")
     write(env, "new/saved_model.pb")
     outputs = (
@@ -43,7 +44,7 @@ def test_declared_outputs_are_looked_for_in_the_bucket(env: CloudEnv) -> None:
 def test_what_the_form_names_and_the_run_has_written_is_found(env: CloudEnv) -> None:
     """An option of the command counts like a declared output; data that were there before do not."""
     write(env, "data/1")
-    record = env.runs.update(env.lease(), lambda found: found.next_attempt("n-1", now()))
+    record = env.runs.update(env.lease(), lambda found: found.next_attempt(LastAttempt(node_id="n-1", at=now())))
     write(env, "model/1")
     found = written_elsewhere(
         context(arguments=f"--data_dir={OUT}/data --model_dir {OUT}/model --log {OUT}/log"), record

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_tpu.clients.tpu_api import TPUClient
-from airflow_tpu.core.run.job import RunRef
+from airflow_tpu.core.run.job import LastAttempt, RunRef
 from airflow_tpu.core.run.plan import artifacts_uri
 from airflow_tpu.core.run.result import classify_exit
 from airflow_tpu.errors import (
@@ -26,6 +26,7 @@ from airflow_tpu.lifecycle.training.collect import brought, collect, confirm, sa
 from airflow_tpu.lifecycle.training.follow import Follower, RunningJob
 from airflow_tpu.lifecycle.training.launch import attach, build_bundle, launch, locate
 from airflow_tpu.lifecycle.waits.gone import until_gone
+from airflow_tpu.lifecycle.waits.reachability import session_with
 from tests.airflow_tpu.attempts import ENDLESS, NODE, NODE_ID, ready, run_context, script
 from tests.airflow_tpu.cloud_env import BUCKET, KEY, CloudEnv, poll_policy
 
@@ -48,7 +49,7 @@ async def test_attempt_is_found_again_while_it_runs(env: CloudEnv, client: TPUCl
     job = await launch(client, work, record, NODE)
     again = await attach(client, work, work.stores.runs.read(KEY), NODE)
     assert again == job
-    assert work.stores.runs.read(KEY).attempt == 1
+    assert work.stores.runs.read(KEY).last_attempt().number == 1
 
 
 async def test_attempt_that_ended_badly_is_not_attached_to(env: CloudEnv, client: TPUClient) -> None:
@@ -62,6 +63,44 @@ async def test_attempt_that_ended_badly_is_not_attached_to(env: CloudEnv, client
     assert (await finished(work, client, second)).exit_code == 0
     assert await attach(client, work, work.stores.runs.read(KEY), NODE) == second
     assert second.ref == RunRef(KEY.name, 2)
+
+
+async def test_attempt_is_taken_only_for_what_was_asked_for(env: CloudEnv, client: TPUClient) -> None:
+    """With another argument by now, or other code after its end, a new attempt begins, and ends what still ran."""
+    work = run_context(script(env, ENDLESS))
+    job = await launch(client, work, await ready(work, client), NODE)
+    other = run_context(script(env, "import sys\nprint(sys.argv)\n"), arguments="--steps 1")
+    assert await attach(client, other, other.stores.runs.read(KEY), NODE) is None
+    second = await launch(client, other, other.stores.runs.read(KEY), NODE)
+    assert (await finished(other, client, second)).exit_code == 0
+    async with session_with(client, other.clients.access.login, NODE, job.address) as session:
+        assert (await session.status(job.ref)).state == "finished"
+    assert await attach(client, other, other.stores.runs.read(KEY), NODE) == second
+    changed = run_context(script(env, "print('new')\n"), arguments="--steps 1")
+    assert await attach(client, changed, changed.stores.runs.read(KEY), NODE) is None
+
+
+async def test_next_training_finds_nothing_of_the_last_one(env: CloudEnv, client: TPUClient) -> None:
+    """A training that was marked a success while it ran holds the TPU device; the next one begins after its end.
+
+    Each has attempts, log and artifacts of its own, and what no task has copied is saved for both.
+    """
+    first = run_context(script(env, ENDLESS)).of_training("train")
+    running = await launch(client, first, await ready(first, client), NODE)
+    text = "import os, pathlib\npathlib.Path(os.environ['TRC_OUTPUT_DIR'], 'report').write_text('good')\n"
+    second = run_context(script(env, text)).of_training("evaluate")
+    job = await launch(client, second, second.stores.runs.read(KEY), NODE)
+    assert (await finished(second, client, job)).exit_code == 0
+    assert (running.ref, job.ref) == (RunRef(f"{KEY.name}-train", 1), RunRef(f"{KEY.name}-evaluate", 1))
+    async with session_with(client, second.clients.access.login, NODE, job.address) as session:
+        assert (await session.status(running.ref)).state == "finished"
+    await asyncio.to_thread(save_rest, run_context())
+    below = f"gs://{BUCKET}/runs/{KEY.name}"
+    found = [brought(second, f"{below}/{name}/attempt-1") for name in ("train", "evaluate")]
+    assert [one and {file.path for file in one.manifest.files} for one in found] == [
+        {"log.txt"},
+        {"log.txt", "output/report"},
+    ]
 
 
 async def test_attempt_on_a_lost_node_is_not_looked_for(env: CloudEnv, client: TPUClient) -> None:
@@ -115,7 +154,9 @@ async def test_node_that_was_preempted_meanwhile(env: CloudEnv, client: TPUClien
     """Between READY and the start a TPU can go: that is a preemption, and after a run a loss of what it made."""
     work = run_context()
     await ready(work, client)
-    record = work.stores.runs.update(work.stores.runs.read(KEY), lambda found: found.next_attempt(NODE_ID))
+    record = work.stores.runs.update(
+        work.stores.runs.read(KEY), lambda found: found.next_attempt(LastAttempt(node_id=NODE_ID))
+    )
     env.cloud.preempt(NODE_ID)
     with pytest.raises(TPUPreempted):
         await attach(client, work, record, NODE)

@@ -24,7 +24,7 @@ def test_manifest_says_when_the_newest_checkpoint_was_saved(env: CloudEnv) -> No
     """Step and time are those of the manifest."""
     work = run_context()
     save(env, work, json.dumps({"created": 1767225600.5, "step": 7}))
-    assert newest_checkpoint(work) == SafeCheckpoint(1, 7, 7, 1767225600.5)
+    assert newest_checkpoint(work, "") == SafeCheckpoint(1, 7, 7, 1767225600.5)
 
 
 NO_TIME = ("1e999", "NaN", "true", "1e300", "-1", '"today"', "null", "[]")
@@ -38,4 +38,4 @@ def test_manifest_that_holds_anything_fails_no_training(env: CloudEnv, manifest:
     """The step is known by the name; when it was saved is unknown."""
     work = run_context()
     save(env, work, manifest)
-    assert newest_checkpoint(work) == SafeCheckpoint(1, 7, 7)
+    assert newest_checkpoint(work, "") == SafeCheckpoint(1, 7, 7)

@@ -13,7 +13,7 @@ import pytest
 from airflow_tpu.clients.ssh import Login
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core import json_form
-from airflow_tpu.core.run.job import RunRef
+from airflow_tpu.core.run.job import LastAttempt, RunRef
 from airflow_tpu.core.run.run_record import RunRecord
 from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
 from airflow_tpu.core.tpu.resource_name import ResourceName
@@ -200,7 +200,7 @@ async def test_later_login_accepts_no_other_key(env: CloudEnv, client: TPUClient
     """A machine in the middle that comes after the first login gets nothing: not the next try, start, nor copy."""
     work = run_context()
     record = await first_login(env, client, work)
-    started = env.runs.update(record, lambda now: now.next_attempt(NODE_ID))
+    started = env.runs.update(record, lambda now: now.next_attempt(LastAttempt(node_id=NODE_ID)))
     change_keys(env)
     with pytest.raises(HostKeyMismatch, match="another host key than the one pinned"):
         await LOGINS[kind](client, work, started)
