@@ -33,6 +33,8 @@ ADVICE = {
     "tpu_grant_watch: what the message names is billed until you delete it.",
     "GrantExpired": f"{REFUSED} Ask for an extension, or shorten the deadline so that the run ends within the term.",
     "GrantUnknown": "The message says whether a TPU may be alive. Repair the grant file, or the access that listing the project's TPUs needs.",
+    "RowInUse": "Nothing to do: check_grant says it, the lease is taken without a TPU, and create waits outside a worker until a run "
+    "that the line names has ended, the oldest first, until deadline_hours or start_within_hours. Mark create as failed to stop.",
     "StockOut": "Nothing is billed while waiting. With on_stock_out: walk the run asks for the grant's other rows in the region.",
     "RowTaken": "The younger TPU is deleted before anything ran on it. The run waits, or asks for another row, as without capacity.",
     "QuotaExceeded": "Delete what the message names: queued resources that failed or were suspended count too.",

@@ -1,16 +1,8 @@
 """Every error of the package, and whether a retry helps; ``docs/errors.md`` is written from these classes.
 
 The tree is the retry policy: :mod:`airflow_tpu.retry` builds Airflow's rules from the marks ``retry`` and ``budget``,
-so a new leaf decides for itself. The branches::
-
-    TPUError
-        ConfigError         what a person has written is wrong
-            GrantError      the grant does not allow it
-        CloudError          the Cloud TPU API refused a request, or failed it
-            TPULost         the TPU is gone or going
-        RemoteError         something on the way to the TPU VM, or on it
-        ArtifactError       what the run produced is missing or damaged
-        LedgerError         the records in the bucket
+so a new leaf decides for itself. Its branches: what a person has written (ConfigError, GrantError), the API
+(CloudError, TPULost), the way to the TPU VM and what is on it (RemoteError), results and records.
 """
 
 from __future__ import annotations
@@ -127,6 +119,13 @@ class GrantExpired(GrantError):
 
 class GrantUnknown(GrantError):
     """The grant, or what is alive in the project, could not be read; unknown is never counted as free."""
+
+
+class RowInUse(GrantError):
+    """The grant covers the request, and its rows have no room now only because runs of this Airflow use them."""
+
+    retry = Retry.LATER
+    budget = Budget.INFRASTRUCTURE
 
 
 class CloudError(TPUError):

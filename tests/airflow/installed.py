@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_tpu import __version__
 from tests.scripts.whole_chain import ROOT
 
 
@@ -15,7 +16,7 @@ def write_metadata(site: Path) -> None:
     :param site: a directory of the Python path, created here.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    name, version = project["name"], project["version"]
+    name, version = project["name"], __version__
     folder = site / f"{name.replace('-', '_')}-{version}.dist-info"
     folder.mkdir(parents=True)
     head = {"Metadata-Version": "2.1", "Name": name, "Version": version, "Summary": project["description"]}

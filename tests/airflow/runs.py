@@ -5,12 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
 
 import psutil
+from google.cloud import tpu_v2
 
 from airflow_tpu.core.run.run_record import RUN_RECORD_FORM
 from airflow_tpu.core.tpu.labels import RunKey
@@ -159,9 +162,18 @@ class TrainingRun:
         """Name of the triggerer that runs the trigger of a task; empty while there is none."""
         return str((self.task(task)["triggerer_job"] or {}).get("hostname") or "")
 
-    def log(self, task: str, tries: int = 1) -> str:
-        """The task's log, as the UI shows it."""
-        lines = self.client.call(f"{self._task_path(task)}/logs/{tries}?full_content=true")["content"]
+    def mapped(self, task: str) -> list[str]:
+        """State of each instance of a task in a mapped group, by index."""
+        found = self.client.call(f"{self._task_path(task)}/listMapped")["task_instances"]
+        return [str(item["state"]) for item in sorted(found, key=lambda item: int(item["map_index"]))]
+
+    def log(self, task: str, tries: int = 1, of: int = -1) -> str:
+        """The task's log, as the UI shows it.
+
+        :param of: index of an instance in a mapped group.
+        """
+        options = f"full_content=true&map_index={of}"
+        lines = self.client.call(f"{self._task_path(task)}/logs/{tries}?{options}")["content"]
         return "\n".join(line["event"] if isinstance(line, dict) else line for line in lines)
 
     # --- what is in the cloud ---
@@ -245,6 +257,19 @@ class TrainingRun:
 
     def _task_path(self, task: str) -> str:
         return f"{self.path}/taskInstances/{task}"
+
+
+@contextmanager
+def colleagues(run: TrainingRun, count: int) -> Iterator[None]:
+    """Let other people have so many on-demand devices of the project."""
+    node = {"accelerator_type": "v2-8", "runtime_version": "tpu-ubuntu2204-base"}
+    parent, methods = "projects/local-project/locations/us-central1-f", run.cloud.cloud.service.methods
+    names = [f"colleague-{run.name}-{number}" for number in range(count)]
+    asked = [tpu_v2.CreateNodeRequest(parent=parent, node_id=name, node=node) for name in names]
+    run.cloud.call(lambda: [methods["Tpu/CreateNode"](request) for request in asked])
+    yield
+    gone = [tpu_v2.DeleteNodeRequest(name=f"{parent}/nodes/{name}") for name in names]
+    run.cloud.call(lambda: [methods["Tpu/DeleteNode"](request) for request in gone])
 
 
 def ends_green(run: TrainingRun, copies: int = 1) -> None:

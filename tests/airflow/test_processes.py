@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +17,8 @@ import pytest
 from localcloud.testing import eventually
 from tests.airflow.browsing import looks_around, trains
 from tests.airflow.parallel_runs import ParallelRuns, together
-from tests.airflow.runs import POLL, TIMEOUT, TrainingRun, ends_green, refusal, status_of
-from tests.airflow.variants import BROKEN, CELERY, PAUSED, REMOVED, TIMED, TRAIN, WORKING
+from tests.airflow.runs import POLL, TIMEOUT, TrainingRun, colleagues, ends_green, refusal, status_of
+from tests.airflow.variants import BROKEN, CELERY, MAPPED, PAUSED, REMOVED, TIMED, TRAIN, WORKING
 from tests.dags.evidence import ready_spans
 
 # The first test waits for Airflow to come up, and for its story among all the others.
@@ -230,6 +231,32 @@ def test_celery(run: TrainingRun) -> None:
     run.let_end()
     ends_green(run)
     assert "tpu_train_celery" in run.stack.log("worker")
+
+
+# --- more than the grant has ---
+
+
+@together(MAPPED)
+def test_mapped_group_waits_for_room_of_its_own(run: TrainingRun) -> None:
+    """Of three trainings on two devices two run, and the third has its TPU when they end: no failure, no worker held.
+
+    The row has five devices, of which a colleague has three.
+    """
+    with colleagues(run, 3):
+        run.trigger(tier="on-demand")
+        two = {"success": 2, "deferred": 1}
+        creates = eventually(lambda: run.mapped("one.create"), lambda found: Counter(found) == two, TIMEOUT, POLL)
+        eventually(run.starts, lambda found: len(found) == 2, TIMEOUT, POLL)
+        waiting = creates.index("deferred")
+        log = eventually(lambda: run.log("one.create", of=waiting), lambda found: "held by" in found, TIMEOUT, POLL)
+        assert "waiting for room in the grant for on-demand v2-8 in us-central1-f (1 asked and 5 held" in log
+        assert run.mapped("one.create")[waiting] == "deferred"
+        run.let_end()
+        assert set(run.until_over().values()) == {"success"}
+        assert run.state == "success"
+        assert len(run.starts()) == 3
+        nodes = {row["name"].rpartition("/")[2] for row in run.cloud.snapshot()["nodes"]}
+        assert not any(name.startswith("tpu-train-mapped") for name in nodes)
 
 
 # --- in a browser ---

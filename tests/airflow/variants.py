@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from tests.scripts.whole_chain import ROOT
@@ -21,6 +22,8 @@ TIMED = "tpu_train_timed"
 """Its train task has an execution timeout of seconds."""
 OVERRUN = "tpu_train_overrun"
 """Its runs have a timeout, after which Airflow starts no task any more, and it has the alerts."""
+MAPPED = "tpu_train_mapped"
+"""Three sessions of a mapped group."""
 REAPER = "tpu_reaper"
 
 Change = tuple[str, str]
@@ -59,6 +62,7 @@ def write(folder: Path) -> None:
     _write(folder, TRAIN, TIMED, _IN_WORKER, _TIMEDELTA, _TIMEOUT)
     _write(folder, TRAIN, OVERRUN, _SOON, _RUN_TIMEOUT)
     _write(folder, REAPER, REAPER, _BY_HAND)
+    shutil.copy(Path(__file__).parent / "files" / f"{MAPPED}.py", folder)
 
 
 def _write(folder: Path, original: str, dag: str, *changes: Change) -> None:

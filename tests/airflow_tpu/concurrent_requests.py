@@ -20,7 +20,7 @@ from airflow_tpu.core import json_form
 from airflow_tpu.core.run.run_record import Lease, RunRecord
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.spec import TPUSpec
-from airflow_tpu.errors import GrantViolation
+from airflow_tpu.errors import RowInUse
 from airflow_tpu.hooks.artifacts import ArtifactsHook
 from airflow_tpu.lifecycle.order import Order
 from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
@@ -63,7 +63,7 @@ def take(mine: ReservationStore, order: Order, run: str) -> Answer:
     record = RunRecord(RunKey(AIRFLOW, "tpu_train", run), Lease("token", now + dt.timedelta(hours=1)), order.spec.zone)
     try:
         order.reserve(mine, NOBODY, record, now)
-    except GrantViolation as refusal:
+    except RowInUse as refusal:
         return record.key.digest, str(refusal)
     return record.key.digest, ""
 

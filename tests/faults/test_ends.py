@@ -7,7 +7,7 @@ from google.cloud import tpu_v2
 
 from airflow_tpu.core.ledger.events import Closed, EndReason, TimeSource, event_from_bytes
 from airflow_tpu.core.tpu.labels import RunKey
-from airflow_tpu.errors import GrantViolation
+from airflow_tpu.errors import RowInUse
 from airflow_tpu.lifecycle.reap import reap
 from tests.airflow_tpu.identities import AIRFLOW
 from tests.faults import tasks
@@ -359,14 +359,14 @@ def test_chips_of_a_ghost_are_given_back_when_the_lists_agree(project: Project) 
 
 
 def test_a_device_that_no_list_shows_is_taken(project: Project) -> None:
-    """A run that asks while the devices of others are in no list yet is refused: they are reserved."""
+    """A run that asks while the devices of others are in no list yet gets none of them: they are reserved."""
     project.fault("tpu.list", DEVICES, {"event": "create"}, seconds=3600.0)
     for key in RUNS[:DEVICES]:
         start(project, queued=False, key=key)
     project.together(BOOTED)
     last = start(project, queued=False, key=RUNS[DEVICES])
     project.together(BOOTED)
-    assert isinstance(last.error, GrantViolation)
+    assert isinstance(last.error, RowInUse)
     assert len(project.living()) == DEVICES
 
 

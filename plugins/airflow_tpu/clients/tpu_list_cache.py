@@ -89,6 +89,18 @@ class _Shared(Generic[V]):
 _LISTS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, ...], _Shared[Any]]] = WeakKeyDictionary()
 
 
+async def shared(key: tuple[str, ...], fetch: Callable[[], Awaitable[V]], fresh: Fresh) -> V:
+    """Anything else that many waits of a process look at: the newest of it that is young enough.
+
+    :param key: which thing; the same for all who ask for it.
+    :param fetch: reads it.
+    :param fresh: how new it has to be.
+    """
+    lists = _LISTS.setdefault(asyncio.get_running_loop(), {})
+    value: V = await lists.setdefault(key, _Shared()).get(fetch, fresh)
+    return value
+
+
 def _shared(client: TPUClient, kind: str, zone: str) -> _Shared[Any]:
     lists = _LISTS.setdefault(asyncio.get_running_loop(), {})
     endpoint = client.endpoint

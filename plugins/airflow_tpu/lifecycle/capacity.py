@@ -1,13 +1,15 @@
-"""What to do when there is no capacity: ask for another row of the grant, or wait; and who holds a full quota."""
+"""What to do without capacity, or while our own runs use the grant's rows: ask for another row, or wait."""
 
 from __future__ import annotations
 
 import datetime as dt
 import logging
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import settings
+from airflow_tpu.core import json_form
 from airflow_tpu.core.grant.alternatives import Alternative, CapacitySearch
 from airflow_tpu.core.run.start_window import first_of
 from airflow_tpu.core.tpu.readiness import Wait
@@ -19,10 +21,12 @@ from airflow_tpu.errors import (
     NotOffered,
     QuotaExceeded,
     QuotaZero,
+    RowInUse,
     StockOut,
     TPUError,
 )
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot
+from airflow_tpu.lifecycle.waits.room import LONGEST_PAUSE, room_for
 
 if TYPE_CHECKING:
     from airflow_tpu.core.run.run_record import RunRecord
@@ -35,7 +39,16 @@ FIRST_PAUSE = 20
 """How many times longer than the usual delay the pause after the first round is: five minutes."""
 
 # In another place than the form names these only mean that there is no capacity.
-_NOT_THERE = (GrantViolation, NotOffered, AccessDenied, QuotaZero, QuotaExceeded, CreateRefused, CreateUnanswered)
+_NOT_THERE = (
+    GrantViolation,
+    RowInUse,
+    NotOffered,
+    AccessDenied,
+    QuotaZero,
+    QuotaExceeded,
+    CreateRefused,
+    CreateUnanswered,
+)
 
 
 @dataclass(frozen=True)
@@ -46,12 +59,16 @@ class Step:
     :param capacity_search: the search so far.
     :param why: for the log.
     :param resume_at: when it asks, None for at once.
+    :param what: what a wait is for.
+    :param around: digests of the runs that end only after this one.
     """
 
     alternative: Alternative
     capacity_search: CapacitySearch
     why: str
     resume_at: dt.datetime | None = None
+    what: str = ""
+    around: tuple[str, ...] = ()
 
     def change(self, record: RunRecord) -> RunRecord:
         """Write it down, so that every later task, try and process asks for the same."""
@@ -60,12 +77,14 @@ class Step:
         )
 
     def search_json(self) -> dict[str, Any]:
-        """What the trigger tells a person: for what, since when, next check."""
+        """What the trigger goes by: for what, since when, next check, and the rows in use whose room ends the wait."""
         at = self.resume_at.timestamp() if self.resume_at is not None else 0.0
         return {
-            "what": f"capacity for {self.alternative}",
+            "what": self.what,
             "since": self.capacity_search.since.timestamp(),
             "resume_at": at,
+            "rooms": json_form.to_json(self.capacity_search.in_use),
+            "around": list(self.around),
         }
 
 
@@ -81,18 +100,23 @@ def next_step(run: RunContext, record: RunRecord, error: TPUError) -> Step | Non
     searching = waiting and len(run.request.alternatives) > 1
     # Who waits already, because an older TPU has taken the row, waits until that one is gone.
     is_full = waiting and isinstance(error, GrantViolation)
-    if not isinstance(error, StockOut) and not is_full and not (searching and isinstance(error, _NOT_THERE)):
+    in_use = isinstance(error, RowInUse)
+    if not isinstance(error, StockOut | RowInUse) and not is_full and not (searching and isinstance(error, _NOT_THERE)):
         return None
     now = run.stores.runs.clock.now()
-    search, alternative, wait = (record.capacity_search or CapacitySearch(now)).after(refused, run.request.alternatives)
+    others = run.request.alternatives
+    search, alternative, wait = (record.capacity_search or CapacitySearch(now)).after(refused, others, in_use)
     if not wait:
-        why = f"no capacity for {refused}; requesting {alternative} next"
+        why = f"no {'room' if in_use else 'capacity'} for {refused}; requesting {alternative} next"
         return Step(alternative, search, f"{why}, which the grant has in the region of the data as well")
-    pause = search.pause(settings.retry_seconds() * FIRST_PAUSE)
     until = first_of(record.lease.expires_at, run.request.closes(record))
-    resume_at = min(now + dt.timedelta(seconds=pause), until)
-    waited = Wait(search.since, until).line(f"capacity for {alternative}", now, (resume_at - now).total_seconds())
-    return Step(alternative, search, waited, resume_at)
+    pause = dt.timedelta(seconds=search.pause(settings.retry_seconds() * FIRST_PAUSE))
+    # Where nothing but room is missing, the trigger sees it come.
+    resume_at = until if set(search.in_use) >= set(others) else min(now + pause, until)
+    what = room_for(search.in_use, error) if search.in_use else f"capacity for {alternative}"
+    next_check = min((resume_at - now).total_seconds(), LONGEST_PAUSE if search.in_use else math.inf)
+    waited = Wait(search.since, until).line(what, now, next_check)
+    return Step(alternative, search, waited, resume_at, what, record.lease.around)
 
 
 def explained(run: RunContext, error: TPUError) -> TPUError:

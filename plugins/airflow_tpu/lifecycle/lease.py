@@ -13,7 +13,7 @@ from airflow_tpu.core.grant.create_request import Request
 from airflow_tpu.core.grant.form_reasons import with_grant
 from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.grant.project_identity import identity_warnings
-from airflow_tpu.errors import ConfigError, GrantError
+from airflow_tpu.errors import ConfigError, GrantError, RowInUse
 from airflow_tpu.lifecycle.preflight.storage import check_storage, config_uris
 from airflow_tpu.lifecycle.project_snapshot import answered_snapshot
 from airflow_tpu.lifecycle.sharing.identity import introduce
@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 def take_lease(run: RunContext, holder: Holder) -> RunRecord:
     """Write the lease, with a new token that fences older attempts off, then reserve the chips.
+
+    Where other runs of this Airflow use the rows the lease is taken without chips: who has the lease waits for room.
 
     :param run: clients and stores.
     :param holder: the DAG run that takes it.
@@ -54,6 +56,8 @@ def take_lease(run: RunContext, holder: Holder) -> RunRecord:
         else:
             permit = _reserve_again(run, snapshot, record)
         log.info("taken from the grant: %s", permit)
+    except RowInUse as error:
+        log.warning("no room yet, the task create waits for it: %s", "; ".join(map(str, error.faults)))
     except GrantError:
         if record.incarnation == 0:  # no TPU was ever asked for under this lease, so nothing depends on it
             run.stores.runs.release(run.key)
@@ -66,6 +70,7 @@ def _reserve_again(run: RunContext, snapshot: ProjectSnapshot, record: RunRecord
 
     What a search has come to may have been taken by other runs by the time a person clears this one.
 
+    :raises RowInUse: none has room, and of one of them only because of other runs of this Airflow.
     :raises GrantError: none has room; the message is about the form's.
     """
     now, refused, request = run.clock.now(), list[GrantError](), run.request
@@ -82,7 +87,7 @@ def _reserve_again(run: RunContext, snapshot: ProjectSnapshot, record: RunRecord
             run.stores.runs.update(record, partial(_anew, alternative=request.alternative(wanted)))
             log.warning("the capacity search begins anew, with %s", request.alternative(wanted))
         return permit
-    raise refused[min(1, len(again))]
+    raise next((error for error in refused if isinstance(error, RowInUse)), refused[min(1, len(again))])
 
 
 def _anew(record: RunRecord, alternative: Alternative) -> RunRecord:
@@ -94,6 +99,7 @@ def check_grant(run: RunContext) -> Permit:
 
     :param run: the run; a wrong form is refused with the grant's reasons too.
     :raises ConfigError: the form is wrong.
+    :raises RowInUse: the run will wait until other runs of this Airflow have ended.
     :raises GrantError: the grant does not cover the run.
     :raises TransientError: the zone did not answer, also when it was asked again.
     """

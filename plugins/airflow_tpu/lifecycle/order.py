@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -80,8 +80,13 @@ class Order:
     names: Callable[[], Mapping[str, KnownAirflow]] = dict
     startup: StartupScript | None = field(default_factory=lambda: _shipped(remote_dir()))
 
-    def request(self, key: RunKey, planned_end: dt.datetime) -> Request:
-        """What the grant is asked for."""
+    def request(self, key: RunKey, planned_end: dt.datetime, around: Iterable[str] = ()) -> Request:
+        """What the grant is asked for.
+
+        :param key: for which run.
+        :param planned_end: when its TPU will be deleted at the latest.
+        :param around: digests of the runs that end only after this one.
+        """
         return Request(
             spec=self.spec,
             accelerator=self.accelerator,
@@ -90,11 +95,12 @@ class Order:
             project_number=self.project_number,
             paid_reason=self.paid_reason,
             owner=key.digest,
+            airflow=key.airflow,
+            around=frozenset(around),
             below=self.below,
             rates=self.rates,
             price=self.price,
             uri_fields=self.uri_fields,
-            airflow=key.airflow,
             names=self.names,
         )
 
@@ -108,7 +114,7 @@ class Order:
         :raises GrantError: with all reasons.
         :raises TransientError: the zone did not answer.
         """
-        request = self.request(record.key, record.lease.expires_at)
+        request = self.request(record.key, record.lease.expires_at, record.lease.around)
         return authorize(self.grant, request, snapshot.with_answer_of(self.spec.zone).inventory(), now, reserved)
 
     def reserve(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.consequences import NOTHING_CREATED, stated
+from airflow_tpu.errors import RowInUse
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
 
     Enforcement is not here but at the create call, which takes a permit of that moment.
 
-    :return: the permit as a person and a report read it.
+    Where other runs of this Airflow use the rows it says so and succeeds: the run waits for them.
+
+    :return: the permit as a person and a report read it; what a run that has to wait waits for.
     """
 
     @stated(NOTHING_CREATED)
@@ -25,7 +28,12 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
         from airflow_tpu.lifecycle.lease import check_grant
 
         run = self.run_context(context)
-        permit = check_grant(run)
+        try:
+            permit = check_grant(run)
+        except RowInUse as error:
+            self.log.warning("covered, but not now: %s", error)
+            self.log.info("the task create will wait for room, in no worker, until the deadline of the run")
+            return {"waits_for": [str(fault) for fault in error.faults]}
         self.log.info("%s", permit)
         self.log.info("the grant ends %s", run.grant.ends_at)
         return permit.to_json()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.consequences import NOTHING_CREATED, stated
@@ -10,6 +11,8 @@ from airflow_tpu.operators.base import CloudTPUBaseOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_tpu.core.tpu.labels import RunKey
 
 
 class CloudTPULeaseOperator(CloudTPUBaseOperator):
@@ -27,10 +30,24 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
         """Write the lease object, then the reservation."""
         from airflow_tpu.lifecycle.lease import take_lease
 
-        record = take_lease(self.run_context(context), _holder(context))
+        run = self.run_context(context)
+        record = take_lease(run, _holder(context, self._around(run.key)))
         return {"run": record.key.name, "expires_at": record.lease.expires_at.isoformat()}
 
+    def _around(self, key: RunKey) -> tuple[str, ...]:
+        """Digests of the sessions of this DAG run inside of which this one is: they end only after it."""
+        if not self.has_dag():  # type: ignore[no-untyped-call]  # Airflow's own
+            return ()
+        setups = (task for task in self.get_upstreams_only_setups() if isinstance(task, CloudTPULeaseOperator))
+        keys = (replace(key, session=task.session, map_index=self._index_of(task, key)) for task in setups)
+        return tuple(sorted({one.digest for one in keys} - {key.digest}))
 
-def _holder(context: Context) -> Holder:
+    def _index_of(self, task: CloudTPULeaseOperator, key: RunKey) -> int:
+        """Map index of a session around: that of this one if they are in the same mapped group."""
+        group = task.get_closest_mapped_task_group()
+        return key.map_index if group is not None and group is self.get_closest_mapped_task_group() else -1
+
+
+def _holder(context: Context, around: tuple[str, ...]) -> Holder:
     run = context["dag_run"]
-    return Holder(run.start_date, run.clear_number or 0)
+    return Holder(run.start_date, run.clear_number or 0, around)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.grant.reservations import NOTHING, OBJECT, RESERVATIONS_FORM, Reservation, Reservations
-from airflow_tpu.errors import GrantUnknown, UnknownVersion
+from airflow_tpu.errors import GrantUnknown, RowInUse, UnknownVersion
 from airflow_tpu.stores.store import Store
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class ReservationStore(Store):
         :param wanted: what to reserve; a reservation that the run holds already is kept or replaced.
         :param decide: gives the permit or raises; called again each time another writer was faster.
         :return: the permit; from here on everybody else counts this reservation.
+        :raises RowInUse: from ``decide``; then the run waits for it, behind those that did before.
         :raises GrantError: from ``decide``; then nothing was reserved.
         :raises TransientError: others were faster each time.
         :raises UnknownVersion: another release has written the object; then nothing was reserved.
@@ -59,12 +60,22 @@ class ReservationStore(Store):
             held = now.of(wanted.owner) == wanted
             return now if held else now.taken(wanted, self.clock.now())
 
-        self.change(self.uri, RESERVATIONS_FORM, taken)
+        try:
+            self.change(self.uri, RESERVATIONS_FORM, taken)
+        except RowInUse:
+            self.change(
+                self.uri, RESERVATIONS_FORM, lambda current: (current or NOTHING).queued(wanted, self.clock.now())
+            )
+            raise
         return permits[-1]
 
+    def to_front(self, owner: str) -> None:
+        """Let a run that waits be the next: those before it do not take the room that they wait for."""
+        self.change(self.uri, RESERVATIONS_FORM, lambda now: None if now is None else now.to_front(owner))
+
     def release(self, owner: str) -> None:
-        """Give back what a run holds; releasing twice succeeds."""
-        self._give_back(lambda now: now.without(entry for entry in now.entries if entry.owner == owner))
+        """Give back what a run holds or waits for; releasing twice succeeds."""
+        self._give_back(lambda now: now.without(entry for entry in now.all if entry.owner == owner))
 
     def drop(self, gone: Iterable[Reservation]) -> None:
         """Remove reservations that were forgotten, unless their runs have renewed them."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from airflow.sdk import DAG
 
 from airflow_tpu.core.grant.alternatives import Alternative, CapacitySearch
 from airflow_tpu.core.grant.authorize import Permit
@@ -26,6 +27,7 @@ from airflow_tpu.operators.tpu import CloudTPUDeleteOperator
 from airflow_tpu.stores.grants import load_catalogue
 from airflow_tpu.stores.reservations import ReservationStore
 from airflow_tpu.stores.runs import RunStore
+from airflow_tpu.task_groups import tpu_session
 from tests.airflow_tpu.cloud_env import BUCKET, FORM, CloudEnv, context, now
 from tests.airflow_tpu.identities import AIRFLOW, OTHER_AIRFLOW
 
@@ -67,9 +69,9 @@ def test_chips_are_taken_with_the_lease(run: Run, runs: RunStore, reservations: 
 
 
 def test_run_without_room_fails_before_it_creates(run: Run, env: CloudEnv, runs: RunStore) -> None:
-    """With five of five devices taken the check and the lease task refuse the sixth run, which leaves no lease."""
-    for key in KEYS[:5]:
-        run(CloudTPULeaseOperator, key)
+    """With five of five devices another person's the check and the lease task refuse a run, which leaves no lease."""
+    for number in range(5):
+        env.foreign_node(f"colleague-{number}")
     for task in (CloudTPUCheckGrantOperator, CloudTPULeaseOperator):
         with pytest.raises(GrantViolation, match=r"; nothing was created:\n(.|\n)*1 asked and 5 held"):
             run(task, KEYS[5])
@@ -85,7 +87,7 @@ def test_refusal_names_the_other_airflow_that_has_the_room(run: Run, env: CloudE
     theirs = labels(RunKey(OTHER_AIRFLOW, "theirs", "r"), LeaseStamp("token", now() + dt.timedelta(hours=1), 1))
     env.foreign_node("theirs-1", theirs)
     env.foreign_node("theirs-2", {**theirs, LABEL_IDENTITY: "c3c3c3c3c3c3"})
-    for number, airflow in enumerate((OTHER_AIRFLOW, AIRFLOW, AIRFLOW)):
+    for number, airflow in enumerate((OTHER_AIRFLOW,) * 3):
         key = RunKey(airflow, "tpu_train", f"waits {number}")
         wanted = Reservation.of(key, env.order(tier=Tier.ON_DEMAND).spec, 4, now() + dt.timedelta(hours=1))
         env.reservations.take(wanted, lambda _: cast("Permit", None))
@@ -100,6 +102,20 @@ def test_refusal_names_the_other_airflow_that_has_the_room(run: Run, env: CloudE
     ):
         assert words in str(caught.value)
     assert AIRFLOW not in str(caught.value)
+
+
+def test_run_that_waits_for_our_own_runs_has_its_lease(
+    run: Run, runs: RunStore, reservations: ReservationStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With five of five devices our own the check says that the sixth run waits, and its lease takes no chips."""
+    for key in KEYS[:5]:
+        run(CloudTPULeaseOperator, key)
+    (reason,) = run(CloudTPUCheckGrantOperator, KEYS[5])["waits_for"]
+    assert f"1 asked and 5 held are more than 5 on-demand v2-8 devices in {FORM['zone']}" in reason
+    assert run(CloudTPULeaseOperator, KEYS[5])["run"] == KEYS[5].name
+    assert runs.read(KEYS[5]).incarnation == 0
+    assert reservations.read().of(KEYS[5].digest) is None
+    assert "no room yet, the task create waits for it" in caplog.text
 
 
 BEFORE = pytest.mark.parametrize("task", [CloudTPUCheckGrantOperator, CloudTPULeaseOperator])
@@ -145,13 +161,18 @@ def test_teardown_gives_the_chips_back(run: Run, reservations: ReservationStore)
     assert {entry.run for entry in reservations.read().entries} == {key.name for key in KEYS[1:]}
 
 
-def test_reaper_gives_back_what_nobody_holds_a_lease_for(run: Run, runs: RunStore, env: CloudEnv) -> None:
-    """A reservation whose lease is gone, as after a crash in between, is free after the reaper's next round."""
-    run(CloudTPULeaseOperator, KEYS[0])
-    runs.release(KEYS[0])
+def test_reaper_gives_back_what_nobody_holds_a_lease_for(
+    run: Run, runs: RunStore, reservations: ReservationStore
+) -> None:
+    """A reservation whose lease is gone, as after a crash in between, is free after its next round; so is a wait."""
+    for key in KEYS:
+        run(CloudTPULeaseOperator, key)
+    for key in KEYS:
+        runs.release(key)
+    assert len(reservations.read().waiting) == 1
     reaped = CloudTPUReaperOperator(task_id="reap").execute(context(KEYS[1]))
-    assert reaped["released"] == [KEYS[0].name]
-    assert run(CloudTPULeaseOperator, KEYS[5])["run"] == KEYS[5].name
+    assert set(reaped["released"]) == {key.name for key in KEYS}
+    assert reservations.read().all == ()
 
 
 def test_bucket_of_another_project_is_a_reason(env: CloudEnv) -> None:
@@ -223,13 +244,40 @@ def test_cleared_run_goes_on_where_its_search_was(run: Run, runs: RunStore) -> N
     assert (after.alternative, after.capacity_search) == (before.alternative, before.capacity_search)
 
 
-def test_cleared_run_without_room_anywhere_is_refused(run: Run, runs: RunStore, reservations: ReservationStore) -> None:
-    """When no alternative has room either, the refusal is about what the form asks for."""
+@pytest.mark.parametrize("ours", [True, False])
+def test_cleared_run_without_room_anywhere(
+    run: Run, env: CloudEnv, runs: RunStore, reservations: ReservationStore, ours: bool
+) -> None:
+    """Without room for any alternative it is refused about what the form asks for, which it waits for if it is ours."""
     run(CloudTPULeaseOperator, KEYS[0])
     runs.update(runs.read(KEYS[0]), lambda record: replace(record.next_incarnation(), alternative=SEARCHED))
     reservations.release(KEYS[0].digest)
     use_up_what_it_found(reservations)
-    for key in KEYS[1:]:
-        run(CloudTPULeaseOperator, key)
+    for number, key in enumerate(KEYS[1:]):
+        run(CloudTPULeaseOperator, key) if ours else env.foreign_node(f"colleague-{number}")
+    if ours:
+        run(CloudTPULeaseOperator, KEYS[0])
+        return
     with pytest.raises(GrantViolation, match="1 asked and 5 held"):
         run(CloudTPULeaseOperator, KEYS[0])
+
+
+def test_session_inside_does_not_wait_for_the_one_around(env: CloudEnv, reservations: ReservationStore) -> None:
+    """The last device that a session has makes one inside of it fail, by name; one beside it waits for that device."""
+    conf = {**FORM, "tier": "on-demand"}
+    with DAG("nested", schedule=None) as dag:
+        with tpu_session(conf=conf, group_id="outer"), tpu_session(conf=conf, group_id="inner"):
+            pass
+        with tpu_session(conf=conf, group_id="beside"):
+            pass
+    for number in range(4):
+        env.foreign_node(f"colleague-{number}")
+    names = ("outer", "outer.inner", "beside")
+    outer, inner, beside = (cast(CloudTPULeaseOperator, dag.get_task(f"{name}.lease")) for name in names)
+    key = RunKey(AIRFLOW, "nested", "manual")
+    outer.execute(context(key))
+    with pytest.raises(GrantViolation, match="is of the session around this one, which ends only after it"):
+        inner.execute(context(key))
+    beside.execute(context(key))
+    found = reservations.read()
+    assert [len(found.entries), len(found.waiting)] == [1, 1]

@@ -59,26 +59,30 @@ class CapacitySearch:
     :param since: when the first create was refused.
     :param rounds: how often all alternatives have been tried.
     :param tried: what has been tried in this round.
+    :param in_use: what of it had no room in the grant because of other runs of this Airflow.
     """
 
     since: dt.datetime
     rounds: int = 0
     tried: tuple[Alternative, ...] = ()
+    in_use: tuple[Alternative, ...] = ()
 
     def after(
-        self, refused: Alternative, alternatives: Sequence[Alternative]
+        self, refused: Alternative, alternatives: Sequence[Alternative], in_use: bool = False
     ) -> tuple[CapacitySearch, Alternative, bool]:
         """Choose what to request after one more refusal.
 
         :param refused: what had no capacity.
         :param alternatives: every TPU that the run can use, in the order in which they are tried.
+        :param in_use: it had no room in the grant, which other runs of this Airflow use.
         :return: the search so far, the next alternative, and whether to wait before it because all have been tried.
         """
         tried = (*self.tried, refused)
+        used = (*(self.in_use if self.tried else ()), *((refused,) if in_use else ()))
         for alternative in alternatives:
             if alternative not in tried:
-                return replace(self, tried=tried), alternative, False
-        return replace(self, tried=(), rounds=self.rounds + 1), alternatives[0], True
+                return replace(self, tried=tried, in_use=used), alternative, False
+        return replace(self, tried=(), rounds=self.rounds + 1, in_use=used), alternatives[0], True
 
     def pause(self, first: float) -> float:
         """Return the seconds to wait before the next round; they grow to six times the first pause.

@@ -120,6 +120,12 @@ class Assignment:
         by_row = {use.row: use for use in self.uses}
         return [by_row[row] for row in rows_for(self.grant, accelerator_type, zone, tier)]
 
+    def has_room_for(self, item: InventoryItem) -> bool:
+        """Whether a TPU of this kind would be covered beside all others."""
+        parsed = self.grant.generations.parse(self.grant.generations.type_name(item.accelerator_type))
+        uses = self.candidates(item.accelerator_type, item.zone, item.tier)
+        return parsed is not None and any(use.has_room(parsed.chips) for use in uses)
+
 
 def rows_for(grant: GrantRows, accelerator_type: str, zone: str, tier: Tier) -> list[Allowance]:
     """Rows about TPUs of this type, zone and tier, however many exist already; the most specific first."""

@@ -93,20 +93,32 @@ def authorize(
     :raises GrantViolation: it is not covered.
     :raises GrantExpired: nothing but the term is against it.
     :raises GrantUnknown: nothing but what could not be read is against it.
+    :raises RowInUse: nothing but other runs of its Airflow is in its way.
     """
-    allowance, objections = checks.coverage(grant, request, reserved.added_to(inventory, now))
+    held = reserved.added_to(inventory, now).also(reserved.ahead_of(request.owner, request.airflow, now))
+    allowance, objections = checks.coverage(grant, request, held)
     objections += checks.project(grant, request)
     objections += checks.term(grant, request, now)
     unfit = checks.software(request)
-    reasons = objections + unfit + checks.buckets(request) + checks.addresses(request)
+    beside = checks.buckets(request) + checks.addresses(request)
+    reasons = objections + unfit + beside
     bill = Bill.of(request, now, covered=not objections)
     unaccepted = bill.unaccepted(request.paid_reason, now) if reasons else ()
     if unfit:  # money does not make a runtime version run
         raise reasons.error()
     if reasons and (unaccepted or not request.paid_reason):
+        if objections.in_use and not objections.lasting and _accepted(request, beside, now):
+            raise checks.Objections(in_use=objections.in_use).error(advice=bill.advice(now))
         raise reasons.error(unaccepted, bill.advice(now))
     if objections:
         allowance = None
     paid_reason = request.paid_reason if reasons else ""
     texts = tuple(str(fault) for fault in reasons.faults)
     return Permit(request.spec, allowance, request.accelerator.chips, paid_reason, texts, seal=_SEAL)
+
+
+def _accepted(request: Request, beside: checks.Objections, now: datetime) -> bool:
+    """Whether the request may be created as soon as its row has room: nothing else is billed, or that is accepted."""
+    if not beside:
+        return True
+    return bool(request.paid_reason) and not Bill.of(request, now, covered=True).unaccepted(request.paid_reason, now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from airflow_tpu.core.grant.assignment import Assignment, RowUse, assign, rows_f
 from airflow_tpu.core.grant.inventory import Inventory, InventoryItem
 from airflow_tpu.core.grant.mismatch import mismatches
 from airflow_tpu.core.tpu.identity import Airflows
-from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, GrantViolation
+from airflow_tpu.errors import Fault, GrantError, GrantExpired, GrantUnknown, GrantViolation, RowInUse
 
 if TYPE_CHECKING:
     from airflow_tpu.core.grant.create_request import Request
@@ -30,15 +30,20 @@ class Objections:
     :param violations: it is not covered.
     :param expired: the term is over or ends too soon.
     :param unknown: it could not be found out, which never counts as free.
+    :param in_use: it has room as soon as other runs of the same Airflow have ended.
     """
 
     violations: tuple[Fault, ...] = ()
     expired: tuple[Fault, ...] = ()
     unknown: tuple[Fault, ...] = ()
+    in_use: tuple[Fault, ...] = ()
 
     def __add__(self, other: Objections) -> Objections:
         return Objections(
-            self.violations + other.violations, self.expired + other.expired, self.unknown + other.unknown
+            self.violations + other.violations,
+            self.expired + other.expired,
+            self.unknown + other.unknown,
+            self.in_use + other.in_use,
         )
 
     def __bool__(self) -> bool:
@@ -47,7 +52,17 @@ class Objections:
     @property
     def faults(self) -> tuple[Fault, ...]:
         """All reasons."""
-        return self.violations + self.expired + self.unknown
+        return self.full + self.expired + self.unknown
+
+    @property
+    def full(self) -> tuple[Fault, ...]:
+        """Why there is no room now, or never."""
+        return self.violations + self.in_use
+
+    @property
+    def lasting(self) -> Objections:
+        """Those that do not end by themselves."""
+        return replace(self, in_use=())
 
     def error(self, unaccepted: tuple[Fault, ...] = (), advice: str = "") -> GrantError:
         """The error for these reasons; a violation outweighs the others, because waiting does not cure it.
@@ -55,7 +70,8 @@ class Objections:
         :param unaccepted: what a given consent does not accept of the bill.
         :param advice: how to accept it.
         """
-        kind = GrantViolation if self.violations else GrantExpired if self.expired else GrantUnknown
+        kinds = (self.violations, GrantViolation), (self.expired, GrantExpired), (self.unknown, GrantUnknown)
+        kind = next((kind for faults, kind in kinds if faults), RowInUse)
         return kind((*self.faults, *unaccepted), "the request, against the grant,", advice=advice)
 
 
@@ -67,7 +83,8 @@ def coverage(grant: Grant, request: Request, inventory: Inventory) -> tuple[Allo
     if inventory.is_unreachable(spec.zone):
         problem = "did not answer, so what is in use there is not known; try again"
         return None, Objections(unknown=(Fault("zone", spec.zone, problem),))
-    others = assign(grant, inventory.of_others(request.owner).items)
+    held = inventory.of_others(request.owner)
+    others = assign(grant, held.items)
     odd = others.uncounted_in(spec.zone, spec.tier)
     if odd:
         problem = f"chips of {_names(odd, request)} cannot be counted"
@@ -76,7 +93,15 @@ def coverage(grant: Grant, request: Request, inventory: Inventory) -> tuple[Allo
     for use in uses:
         if use.has_room(request.accelerator.chips):
             return use.row, Objections()
-    return None, Objections(violations=tuple(_full(use, request, others, inventory) for use in uses))
+    faults = tuple(_full(use, request, others, inventory) for use in uses)
+    return None, Objections(in_use=faults) if _will_fit(grant, request, held) else Objections(violations=faults)
+
+
+def _will_fit(grant: Grant, request: Request, held: Inventory) -> bool:
+    """Whether there is room once the other runs of this Airflow have ended, those around this one excepted."""
+    staying = assign(grant, held.without_runs_of(request.airflow, request.around).items)
+    uses = staying.candidates(request.accelerator.name, request.spec.zone, request.spec.tier)
+    return any(use.has_room(request.accelerator.chips) for use in uses)
 
 
 def project(grant: Grant, request: Request) -> Objections:
@@ -145,7 +170,13 @@ def _full(use: RowUse, request: Request, others: Assignment, inventory: Inventor
     """That a row has no room, who holds it, and where there is some."""
     asked = use.row.units(request.accelerator.chips)
     problem = f"{asked} asked and {use.held} held are more than {use.row}"
-    problem += f"; held by {_names(use.holders, request)}" if use.holders else ""
+    waits, holders = ([item for item in use.holders if item.waits is waits] for waits in (True, False))
+    problem += f"; held by {_names(holders, request)}" if holders else ""
+    problem += f"; waited for longer by {_names(waits, request)}" if waits else ""
+    around = [item for item in use.holders if item.owner in request.around]
+    problem += (
+        f"; {_names(around, request)} is of the session around this one, which ends only after it" if around else ""
+    )
     elsewhere = _with_room(request, others, inventory)
     return Fault(use.row.unit, asked, problem, nearest=elsewhere or f"{use.free} {use.row.unit} are free")
 

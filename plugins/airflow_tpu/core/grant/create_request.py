@@ -24,11 +24,12 @@ class Request:
         id alone is compared then).
     :param paid_reason: the line that accepts what is not covered, empty to refuse it.
     :param owner: digest of the run it is for.
+    :param airflow: identity of that run's Airflow; room that its other runs use is waited for. Empty: no such wait.
+    :param around: digests of the runs that end only after this one: sessions of the DAG run that this one is inside of.
     :param below: size of what is stored below each URI whose bucket is elsewhere, None where it could not be counted.
     :param rates: what a GiB costs between continents; a pair that is missing is unknown.
     :param price: list price of the TPU, None if none is published.
     :param uri_fields: field of the form that each URI stands in.
-    :param airflow: identity of the Airflow that asks.
     :param names: reads what the bucket knows of the others, for a refusal.
     """
 
@@ -39,11 +40,12 @@ class Request:
     project_number: str | None = None
     paid_reason: str = ""
     owner: str = ""
+    airflow: str = ""
+    around: frozenset[str] = frozenset()
     below: Mapping[str, StoredSize | None] = field(default_factory=dict)
     rates: Rates = field(default_factory=dict)
     price: Price | None = None
     uri_fields: Mapping[str, str] = field(default_factory=dict)
-    airflow: str = ""
     names: Callable[[], Mapping[str, KnownAirflow]] = dict
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -27,6 +27,8 @@ class InventoryItem:
     :param since: when it was requested, by the API; the latest of all instants if the API does not say.
     :param reserved_by: name of the run that a reservation is of.
     :param airflow: identity of the Airflow whose it is, None if it is of none or says nothing.
+    :param waits: a run waits for it, and it takes no quota yet.
+    :param holder: that run as Airflow shows it: DAG, run id, session, index; empty if unknown.
     """
 
     name: ResourceName | None
@@ -39,16 +41,21 @@ class InventoryItem:
     since: datetime = LATEST
     reserved_by: str = ""
     airflow: str | None = None
+    waits: bool = False
+    holder: str = ""
 
     @property
     def id(self) -> str:
         """Short name, with the node where a queued resource waits for several."""
         short = self.name.id if self.name else f"reservation of {self.reserved_by}"
+        if self.waits:
+            return self.reserved_by
         return f"{short}/{self.node}" if self.node else short
 
     def __str__(self) -> str:
         state = "" if self.alive else ", dead: delete it to free its chips"
-        return f"{self.id} ({self.accelerator_type or 'unknown type'}{state})"
+        of = f" of {self.holder}" if self.holder else ""
+        return f"{self.id} ({self.accelerator_type or 'unknown type'}{state}){of}"
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,20 @@ class Inventory:
         """Without what a run itself holds: it is adopted or deleted, never doubled."""
         return replace(self, items=tuple(item for item in self.items if item.owner != owner))
 
+    def without_runs_of(self, airflow: str, but: Collection[str] = ()) -> Inventory:
+        """What stays when the runs of an Airflow have ended.
+
+        :param airflow: its identity, empty for none.
+        :param but: digests of runs that stay.
+        """
+        ends = (item.airflow == airflow and item.owner is not None and item.owner not in but for item in self.items)
+        stays = (item for item, gone in zip(self.items, ends, strict=True) if not (airflow and gone))
+        return replace(self, items=tuple(stays))
+
+    def also(self, items: Iterable[InventoryItem]) -> Inventory:
+        """With more of them."""
+        return replace(self, items=(*self.items, *items))
+
     def older_than(self, owner: str) -> Inventory:
         """Only what was requested before the newest TPU of a run; nothing if that is not here."""
         newest = max(((item.since, str(item.name)) for item in self.items if item.owner == owner), default=None)
@@ -113,8 +134,8 @@ def _of_queued(request: QueuedView, node_id: str) -> InventoryItem:
         request.tier,
         request.zone,
         run_of(request.labels),
-        alive,
-        one_of_several,
+        alive=alive,
+        node=one_of_several,
         since=request.created_at or LATEST,
         airflow=airflow_of(request.labels),
     )

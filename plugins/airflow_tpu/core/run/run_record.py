@@ -57,10 +57,12 @@ class Holder:
 
     :param started_at: when that DAG run was started, None if it does not know.
     :param clear_number: how often it had been cleared by then.
+    :param around: digests of the sessions of that DAG run which this one is inside of: they end only after it.
     """
 
     started_at: dt.datetime | None = None
     clear_number: int = 0
+    around: tuple[str, ...] = ()
 
     def is_followed_by(self, other: Holder) -> bool:
         """Whether the other is this very DAG run, in a later try or after a clear.
@@ -88,6 +90,11 @@ class Lease:
     token: str
     expires_at: dt.datetime
     holder: Holder | None = None
+
+    @property
+    def around(self) -> tuple[str, ...]:
+        """Digests of the runs that end only after this one."""
+        return self.holder.around if self.holder is not None else ()
 
     def renewed(self, token: str, expires_at: dt.datetime, holder: Holder | None = None) -> Lease:
         """The same lease taken again: an older attempt's token no longer opens anything."""

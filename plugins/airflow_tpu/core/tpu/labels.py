@@ -80,6 +80,12 @@ class RunKey:
             slug = f"{slug}-{slugify(self.session, NAME_LIMIT)}"[:_SLUG_LIMIT].strip("-")
         return f"{slug}-{self.digest}"
 
+    @property
+    def in_airflow(self) -> str:
+        """The session as Airflow shows it: DAG id, run id, its name and its index where it has them."""
+        index = f"[{self.map_index}]" if self.map_index >= 0 else ""
+        return " ".join([self.dag_id, self.run_id, *([f"{self.session}{index}"] if self.session or index else [])])
+
     @cached_property
     def family(self) -> str:
         """How the names of all sessions of the DAG begin; names of another DAG may begin so too."""

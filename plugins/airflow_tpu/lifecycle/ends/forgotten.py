@@ -85,7 +85,7 @@ def release_forgotten(
     now, living = store.clock.now(), snapshot.runs
     gone = [
         entry
-        for entry in reserved.entries
+        for entry in reserved.all
         if entry.owner not in living and not snapshot.is_silent(entry.zone) and is_over(leases.get(entry.owner), now)
     ]
     if gone:

@@ -31,8 +31,8 @@ async def require_row(client: TPUClient, grant: Grant, request: Request, record:
     snapshot = await look_again(client, await take_snapshot(client), own_names(client, record))
     older = snapshot.inventory().older_than(record.key.digest)
     _, objections = coverage(grant, request, older)
-    if objections.violations:
+    if objections.full:
         raise RowTaken(
             f"an older TPU has taken the last of the grant while {record.node_id} was being created, so that one is "
-            f"given back: {'; '.join(str(fault) for fault in objections.violations)}"
+            f"given back: {'; '.join(str(fault) for fault in objections.full)}"
         )

@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 _SAY_AGAIN = 60.0
 """Seconds after which an unchanged wait is reported again."""
 
+SAY_LONG_WAIT_AGAIN = 600.0
+"""The same of a wait for capacity or for room, which may take days."""
+
 YOUNG = 0.75
 """How old, in polls, a list may be that another wait has asked for."""
 
@@ -39,6 +42,7 @@ class PollPolicy:
     :param coming: seconds for which Google may be at work on it (CREATING, PROVISIONING, RESTARTING, REIMAGING ...):
         twice the half hour after which users of slices of 256 VMs give a create up (marin-community/marin).
     :param longest: seconds up to which the pause between two looks doubles; None: every pause is ``poll``.
+    :param say_again: seconds after which an unchanged wait is reported again.
     """
 
     poll: float
@@ -48,6 +52,7 @@ class PollPolicy:
     unhealthy: float = 900.0
     coming: float = 3600.0
     longest: float | None = None
+    say_again: float = _SAY_AGAIN
 
 
 @dataclass(frozen=True)
@@ -119,14 +124,14 @@ class PollLoop:
             raise DeadlineExceeded(f"gave up {line}. The TPU is deleted by the teardown task.")
 
     def say(self, what: str, detail: str = "") -> None:
-        """Log what is waited for, unless that was logged within the last minute.
+        """Log what is waited for, unless that was logged within ``say_again`` seconds.
 
         :param what: what is waited for; another wait is logged at once.
         :param detail: how far it is, in words.
         """
         now = self.clock.now()
         reason, at = self._said
-        if reason != what or (now - at).total_seconds() >= _SAY_AGAIN:
+        if reason != what or (now - at).total_seconds() >= self.policy.say_again:
             log.info(self.wait.line(f"{what} ({detail})" if detail else what, now, self.next_pause))
             self._said = (what, now)
 

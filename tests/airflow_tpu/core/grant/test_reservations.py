@@ -19,7 +19,7 @@ from airflow_tpu.core.grant.reservations import RESERVATIONS_FORM, Reservation, 
 from airflow_tpu.core.tpu.labels import RunKey
 from airflow_tpu.core.tpu.resource_name import node_name
 from airflow_tpu.core.tpu.spec import Tier, TPUSpec
-from airflow_tpu.errors import GrantUnknown, GrantViolation
+from airflow_tpu.errors import GrantUnknown, GrantViolation, RowInUse
 from tests.airflow_tpu.core.grant import two_rows
 from tests.airflow_tpu.identities import AIRFLOW
 
@@ -137,7 +137,7 @@ def test_renewed_reservation_is_not_dropped() -> None:
 
 def test_json_form_is_read_back() -> None:
     """What one run writes another run reads, to the last field."""
-    reserved = many(3, wanted=spec(tier=Tier.PREEMPTIBLE))
+    reserved = many(3, wanted=spec(tier=Tier.PREEMPTIBLE)).queued(reservation(9), NOW)
     assert RESERVATIONS_FORM.from_json(json.loads(json.dumps(RESERVATIONS_FORM.to_json(reserved)))) == reserved
 
 
@@ -157,3 +157,63 @@ def test_damaged_object_is_unknown_not_empty(spoil: Callable[[dict[str, Any]], N
     spoil(data)
     with pytest.raises(GrantUnknown, match="when no run is in progress, delete it"):
         RESERVATIONS_FORM.from_json(data)
+
+
+def test_a_holder_is_named_as_airflow_shows_it(ask: Callable[..., str | None]) -> None:
+    """What is reserved, and the TPU that came of it, are named with DAG, run id, session and index of their run."""
+    key = RunKey(AIRFLOW, "tpu_train", "manual__1", 2, "one")
+    mine = Reservation.of(key, spec(), 4, NOW + timedelta(hours=3))
+    for found in (Inventory(), Inventory((item(mine),))):
+        with pytest.raises(GrantViolation, match=r"\(v2-8\) of tpu_train manual__1 one\[2\]"):
+            ask(Reservations((*many(4).entries, mine)), found)
+
+
+def queue(*numbers: int, taken: int = 5) -> Reservations:
+    """Reservations of so many runs, and others that wait, in this order."""
+    found = Reservations(tuple(reservation(100 + number) for number in range(taken)))
+    for number in numbers:
+        found = found.queued(reservation(number), NOW)
+    return found
+
+
+def names_ahead(found: Reservations, number: int) -> list[str]:
+    """Who comes before a run."""
+    return [item.reserved_by for item in found.ahead_of(reservation(number).owner, AIRFLOW, NOW)]
+
+
+def test_oldest_wait_comes_first() -> None:
+    """A run keeps its place however often it asks, a newcomer is behind all, and who has chips waits for nobody."""
+    found = queue(1, 2, 3, 1, 2)
+    name = {number: reservation(number).run for number in range(5)}
+    assert names_ahead(found, 1) == []
+    assert names_ahead(found, 3) == [name[1], name[2]]
+    assert names_ahead(found, 4) == [name[1], name[2], name[3]]
+    assert names_ahead(found, 100) == []
+    assert names_ahead(found.to_front(reservation(3).owner), 1) == [name[3]]
+
+
+def test_a_wait_ends_with_what_it_is_for() -> None:
+    """Taken, given back, dropped or expired, a place is gone; a wait for something else gives up what was taken."""
+    found = queue(1, 2)
+    assert names_ahead(found.taken(reservation(1), NOW), 3) == [reservation(2).run]
+    assert names_ahead(found.without([reservation(1)]), 3) == [reservation(2).run]
+    assert found.ahead_of("", AIRFLOW, NOW + timedelta(hours=4)) == ()
+    moved = found.queued(reservation(100, spec("v2-8", "us-central1-a")), NOW)
+    assert moved.of(reservation(100).owner) is None
+    assert len(moved.entries) == 4
+
+
+def test_a_place_in_the_queue_is_no_chip(ask: Callable[..., str | None]) -> None:
+    """Those who wait leave a device to a run that has reserved it, and are no reason to refuse another Airflow."""
+    waits = queue(1, 2, taken=4)
+    assert ask(waits)
+    mine = Reservation.of(OURS, spec(), 4, NOW + timedelta(hours=3))
+    assert ask(replace(waits, entries=(*waits.entries, mine)))
+
+
+def test_a_newcomer_leaves_room_to_those_who_wait(local_grant: Grant, catalogue: Catalogue) -> None:
+    """With one device free and one run waiting the next run waits too, and is told behind whom."""
+    request = Request(spec(), catalogue.types["v2-8"], NOW + timedelta(hours=3), owner=OURS.digest, airflow=AIRFLOW)
+    with pytest.raises(RowInUse, match=f"waited for longer by {reservation(1).run}"):
+        authorize(local_grant, request, Inventory(), NOW, queue(1, taken=4))
+    assert authorize(local_grant, request, Inventory(), NOW, queue(1, taken=3)).allowance
