@@ -1,7 +1,7 @@
 """Write docs/errors.md from the error tree, so that the page says what the retry policy does.
 
-Usage: ``errors_page.py > docs/errors.md``. Meaning, retry and budget come from the classes; what to do is written here, and a
-test demands it for every leaf.
+Usage: ``errors_page.py > docs/errors.md``. Meaning, retry and budget come from the classes, cost and what to do from
+``consequences.py``.
 """
 
 from __future__ import annotations
@@ -14,77 +14,16 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "plugins"))
 
 from airflow_tpu import errors
-from airflow_tpu.core.tpu.api_errors import classify
+from airflow_tpu.clients import airflow_state, ssh_login
+from airflow_tpu.consequences import ADVICE
+from airflow_tpu.core.tpu.api_errors import classify, classify_token
+from airflow_tpu.hooks.tpu import NO_PROJECT
+from airflow_tpu.retry import OF_AIRFLOW
 
 WAITS = {
     errors.Retry.NEVER: "no",
     errors.Retry.SOON: "at once",
     errors.Retry.LATER: "after a wait",
-}
-NOTHING = "Nothing was created, nothing is billed."
-REFUSED = "Refused by check_grant, lease or create: nothing was created, nothing is billed."
-RECREATED = (
-    "The lost TPU costs nothing more. The next try makes a new one and resumes from the newest whole checkpoint."
-)
-
-ADVICE = {
-    "ConfigError": "The message says whether a TPU may be alive. Correct every field that it names.",
-    "GrantViolation": f"{REFUSED} Take the nearest granted row that the message names, or accept the bill that it shows. Raised by "
-    "tpu_grant_watch: what the message names is billed until you delete it.",
-    "GrantExpired": f"{REFUSED} Ask for an extension, or shorten the deadline so that the run ends within the term.",
-    "GrantUnknown": "The message says whether a TPU may be alive. Repair the grant file, or the access that listing the project's TPUs needs.",
-    "RowInUse": "Nothing to do: check_grant says it, the lease is taken without a TPU, and create waits outside a worker until a run "
-    "that the line names has ended, the oldest first, until deadline_hours or start_within_hours. Mark create as failed to stop.",
-    "StockOut": "Nothing is billed while waiting. With on_stock_out: walk the run asks for the grant's other rows in the region.",
-    "RowTaken": "The younger TPU is deleted before anything ran on it. The run waits, or asks for another row, as without capacity.",
-    "QuotaExceeded": "Delete what the message names: queued resources that failed or were suspended count too.",
-    "QuotaZero": "The grant has not arrived in this project, or is for another type, tier or zone. Compare it with the letter.",
-    "NotOffered": "What the request left behind is deleted. Take a zone, type or runtime version of the catalogue.",
-    "AccessDenied": "The message says whether a TPU may be alive. Enable the Cloud TPU API, give the account the role TPU Admin, check the zone and the billing account.",
-    "HostKeysHidden": "Handled inside: the first host key that is seen is trusted until the TPU is deleted, and the log says so.",
-    "RateLimited": "Nothing to do; start fewer runs in the same minute if it keeps happening.",
-    "TransientError": "Nothing to do.",
-    "CreateRefused": "Read the last answer in the message: a service account, network or role may be missing. Clear `create`.",
-    "CreateUnanswered": "Look at Google's status page and at proxies between Airflow and the API. Clear `create`.",
-    "NameTaken": "The resource was made by hand or by another program. Delete it, or give it another name.",
-    "ResourceNotFound": "Mostly handled inside. If you see it, the name, the zone or the project is wrong.",
-    "TPULost": RECREATED,
-    "TPUPreempted": f"{RECREATED} On-demand rows of the grant are not preempted.",
-    "TPUMaintenance": RECREATED,
-    "TPUVanished": f"{RECREATED} Find out who deletes TPUs in this project.",
-    "HostLost": "The silent TPU is deleted, which ends its cost. The next try makes a new one and resumes from the newest "
-    "whole checkpoint. If it repeats, check that Airflow reaches the VM's SSH port.",
-    "TPUStopped": "A stopped TPU runs nothing. Clear the run to continue: it resumes on a new one.",
-    "ConnectionFailed": "The run continues without the connection; the next try re-attaches at the exact byte of its log. "
-    "If it never connects, check that Airflow reaches the VM's SSH port.",
-    "HostKeyMismatch": "The TPU is still billed until the teardown deletes it. Another machine answers at this address: find "
-    "out why before you try again.",
-    "LoginRefused": "A key can take a minute to reach a new VM. If the error stays, the private key in the SSH connection does not "
-    "belong to the public one that was sent.",
-    "ProtocolMismatch": "Deploy one version of this package to all processes of Airflow. Where the message names a banner or a forced command, "
-    "change the login: it must print nothing of its own and run what is asked for.",
-    "AcceleratorMissing": "The next try makes a new TPU, which counts as one of max_preemptions; three in a row end the run: the framework "
-    "does not fit the runtime version.",
-    "RunInterrupted": "The next try resumes from the newest whole checkpoint.",
-    "StorageUnreachable": "The TPU stays and the run is tried again. Check the bucket and the VM's service account; of a package index, that the VM "
-    "reaches it.",
-    "SourceUnreachable": "The next try asks again; the commit stays the same. Check that the Airflow workers reach the server, through its proxy "
-    "(https_proxy) where there is one.",
-    "RunStopped": "The TPU is deleted, the run's output is kept. Clear the task to continue from the newest checkpoint.",
-    "RunStalled": "The run is stopped and tried again. Look at the last lines of its log.",
-    "RunFailed": "The TPU is deleted, log and output are kept. The message ends with the last lines of the log.",
-    "BudgetExhausted": "Raise max_preemptions, or save checkpoints more often, and clear the run: it resumes where it was.",
-    "DeadlineExceeded": "The TPU is deleted, the output is kept. Raise deadline_hours and start again; it resumes.",
-    "WindowClosed": "Nothing is billed any more, and the run is no failure. Raise start_within_hours, or let the next run try.",
-    "NothingProduced": "The TPU is deleted. Write results into TRC_OUTPUT_DIR.",
-    "ChecksumMismatch": "The next try copies again while the TPU lives, which is billed or counted meanwhile.",
-    "UploadIncomplete": "The next try copies again while the TPU lives, which is billed or counted meanwhile.",
-    "ArtifactsLost": "The lost TPU costs nothing more. Clear the task train with everything after it: it resumes where it was.",
-    "UnknownVersion": "Use the release of this package that wrote the object; the message names both. Nothing was changed.",
-    "DamagedObject": "Repair the object that the message names, or remove it; until then its run is left alone. Others continue.",
-    "LeaseHeld": f"{NOTHING} Wait for the other DAG run, or take another artifact prefix.",
-    "LeaseLost": "This attempt deletes nothing; the newer one has the TPU.",
-    "LedgerError": "The bucket could not be read or written. Until it can, no TPU is created.",
 }
 
 
@@ -151,13 +90,58 @@ SAID = [
 """What the API says, with its code and reason, as people have reported it; every rule that knows a text is in it."""
 
 
+TOKENS = [
+    "Your default credentials were not found. To set up Application Default Credentials, see ...",
+    "[Errno 2] No such file or directory: '/opt/airflow/key.json'",
+    "[Errno 13] Permission denied: '/opt/airflow/key.json'",
+    "Unrecognised extension for key file.",
+    "Invalid key JSON.",
+    "Service account info was not in the expected format, missing fields token_uri.",
+    "Could not deserialize key data. The data may be in an incorrect format, ...",
+]
+"""What Google's libraries say of a connection before any call."""
+
+NO_BUCKETS = ("The specified bucket does not exist",)
+
+LOGINS = {
+    "extra.private_key is empty": ssh_login.NO_KEY,
+    "Passphrase must be specified to import encrypted private key": ssh_login.LOCKED,
+    "Invalid private key": ssh_login.UNREADABLE,
+}
+"""What asyncssh says of the key in the SSH connection, and what the error says instead."""
+
+
+def foreign_rows() -> list[str]:
+    """Rows of what Airflow, Google's libraries and asyncssh raise by themselves."""
+    undefined = str(airflow_state.undefined("google_cloud_default").faults[0].problem).partition(": ")[2]
+    rows = [("The conn_id `google_cloud_default` isn't defined", "ConfigError", undefined)]
+    rows += [(text, "AccessDenied", str(classify_token(text)).rpartition("). ")[2]) for text in TOKENS]
+    rows.append(
+        (
+            "project is missing from the connection and from the credentials",
+            "ConfigError",
+            NO_PROJECT.partition("; ")[2],
+        )
+    )
+    rows += [(text, "ConfigError", f"The key {problem}") for text, problem in LOGINS.items()]
+    rows += [(text, "ConfigError", "Create the bucket, or correct its name.") for text in NO_BUCKETS]
+    rows += [
+        (path.rpartition(".")[2], "fails at once" if final else "tried again", reason)
+        for path, final, reason in OF_AIRFLOW
+    ]
+    return [
+        f"| {text} | {kind if ' ' in kind else f'`{kind}`'} | {advice[:1].upper()}{advice[1:].rstrip('.')}. |"
+        for text, kind, advice in rows
+    ]
+
+
 def page() -> str:
     """The whole page."""
     rows = [
         f"| `{kind.__name__}` | {meaning(kind)} | {WAITS[kind.retry]} | {kind.budget.value} | {ADVICE[kind.__name__]} |"
         for kind in leaves(errors.TPUError)
     ]
-    return "\n".join([*HEAD, *rows, *API, *(said_row(*said) for said in SAID), ""])
+    return "\n".join([*HEAD, *rows, *FOREIGN, *foreign_rows(), *API, *(said_row(*said) for said in SAID), ""])
 
 
 def said_row(code: int, text: str, reason: str) -> str:
@@ -186,8 +170,22 @@ HEAD = [
     "A message ends with what the error means for the TPU: that nothing was created, that the TPU is deleted, or that it may be alive",
     "and what deletes it. The command line says nothing of the kind, since it creates and deletes none.",
     "",
+    "The log of a failed task ends with one line for a person: what happened, what it costs, what to do, and the name of the error in this table.",
+    "Python frames stand above it for an error that has no row here: a fault of this package, which is worth a report.",
+    "",
     "| error | meaning | tried again | budget | cost, and what to do |",
     "|---|---|---|---|---|",
+]
+
+FOREIGN = [
+    "",
+    "## What Airflow and Google's libraries say",
+    "",
+    "On the way to the first call: a connection that is missing, a key that cannot be read, a template that cannot be rendered. None is tried",
+    "again where no other try helps.",
+    "",
+    "| the text has | error | what to do |",
+    "|---|---|---|",
 ]
 
 API = [

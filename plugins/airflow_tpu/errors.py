@@ -67,12 +67,9 @@ class Fault:
     nearest: str | None = None
 
     def __str__(self) -> str:
-        text = f"{self.field} = {self.value!r}: {self.problem}"
-        if self.allowed:
-            text += f"; allowed: {', '.join(self.allowed)}"
-        if self.nearest is not None:
-            text += f"; nearest: {self.nearest}"
-        return text
+        allowed = f"; allowed: {', '.join(self.allowed)}" if self.allowed else ""
+        nearest = "" if self.nearest is None else f"; nearest: {self.nearest}"
+        return f"{self.field} = {self.value!r}: {self.problem}{allowed}{nearest}"
 
 
 class ConfigError(TPUError):
@@ -325,6 +322,10 @@ class RunFailed(RemoteError):
         return f"{super().__str__()}\n{self.tail}" if self.tail else super().__str__()
 
 
+class TasksFailed(TPUError):
+    """Tasks of the DAG run have failed, so the run has."""
+
+
 class DeadlineExceeded(TPUError):
     """The run's deadline has passed."""
 
@@ -380,7 +381,6 @@ class DamagedObject(UnreadableObject):
 class UnknownVersion(UnreadableObject):
     """An object is of a version that this release does not read.
 
-    :param message: the whole text, as a person should read it.
     :param name: path or URI of the object.
     :param version: its version, None if it names none.
     """

@@ -18,6 +18,25 @@ _LATER = 20
 
 _BUGS = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, SyntaxError, TypeError)
 
+_INTERRUPTED = "the wait was interrupted; the next try re-attaches"
+
+OF_AIRFLOW = (
+    ("airflow.sdk.exceptions.TaskDeferralTimeout", False, _INTERRUPTED),
+    ("airflow.sdk.exceptions.TaskDeferralError", False, _INTERRUPTED),
+    (
+        "airflow.sdk.exceptions.AirflowTaskTimeout",
+        True,
+        "execution_timeout has passed and the TPU is deleted: raise it, or leave it out (deadline_hours ends a run in "
+        "order), then clear the run",
+    ),
+    (
+        "jinja2.exceptions.TemplateError",
+        True,
+        "a template of the task cannot be rendered: correct it in the form or in the DAG",
+    ),
+)
+"""What Airflow raises before or around our code: path, whether it fails at once, and why."""
+
 FOREIGN_LIMIT = 5
 """How often an error that has no rule is tried again."""
 
@@ -29,6 +48,12 @@ def leaves(root: type[errors.TPUError] = errors.TPUError) -> Iterator[type[error
     for child in root.__subclasses__():
         yield from leaves(child)
     yield root
+
+
+def reason_of_airflow(error: BaseException) -> str:
+    """What an error of :data:`OF_AIRFLOW` means, empty for any other."""
+    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
+    return next((reason for path, _, reason in OF_AIRFLOW if path in names), "")
 
 
 class TPURetryPolicy(ExceptionRetryPolicy):
@@ -61,20 +86,15 @@ def retry_policy() -> ExceptionRetryPolicy:
     re-attaches to it. ``execution_timeout`` bounds the task, not each of its tries.
     """
     rules = [_rule(kind) for kind in leaves()]
+    rules.append(RetryRule(exception=[*_BUGS], action=RetryAction.FAIL, reason="a bug: trying again cannot help"))
     rules += [
-        RetryRule(exception=[*_BUGS], action=RetryAction.FAIL, reason="a bug: trying again cannot help"),
         RetryRule(
-            exception=["airflow.sdk.exceptions.TaskDeferralTimeout", "airflow.sdk.exceptions.TaskDeferralError"],
-            action=RetryAction.RETRY,
-            retry_delay=_delay(errors.Retry.SOON),
-            reason="the wait was interrupted; the next try re-attaches",
-        ),
-        RetryRule(
-            exception="airflow.sdk.exceptions.AirflowTaskTimeout",
-            action=RetryAction.FAIL,
-            reason="execution_timeout has passed and the TPU is deleted: raise it, or leave it out (deadline_hours "
-            "ends a run in order), then clear the run",
-        ),
+            exception=path,
+            action=RetryAction.FAIL if final else RetryAction.RETRY,
+            retry_delay=None if final else _delay(errors.Retry.SOON),
+            reason=reason,
+        )
+        for path, final, reason in OF_AIRFLOW
     ]
     return TPURetryPolicy(rules=rules)
 

@@ -7,7 +7,8 @@ import threading
 from typing import Any
 
 import msgspec
-from airflow.sdk.execution_time.comms import TaskStatesResult, _RequestFrame, _ResponseFrame
+from airflow.sdk.exceptions import ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse, TaskStatesResult, _RequestFrame, _ResponseFrame
 
 from tests.airflow_tpu.cloud_env import KEY
 
@@ -16,11 +17,13 @@ class Supervisor:
     """Answers as the process does that supervises tasks or triggers; a context manager.
 
     :param state: what it says of the task, None for a task that Airflow does not know any more.
+    :param no_connection: what it says of every connection (of ``ErrorType``); None: nothing.
     :ivar asked: type of each request, in order.
     """
 
-    def __init__(self, state: str | None) -> None:
+    def __init__(self, state: str | None = None, no_connection: ErrorType | None = None) -> None:
         self.state = state
+        self.no_connection = no_connection
         self.asked: list[str] = []
         self._own, self.socket = socket.socketpair()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -44,6 +47,8 @@ class Supervisor:
                 self._own.sendall(_ResponseFrame(id=frame.id, body=self._answer(body)).as_bytes())
 
     def _answer(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        if self.no_connection and body.get("type") == "GetConnection":
+            return ErrorResponse(error=self.no_connection, detail={"status_code": 500}).model_dump()
         if body.get("type") != "GetTaskStates":
             return None
         states = {KEY.run_id: {name: self.state for name in body["task_ids"]}} if self.state else {}

@@ -95,3 +95,16 @@ def test_dag_without_the_early_check(cloud: BackgroundCloud, run_dag: Run) -> No
     assert [name for name in api_calls(cloud) if "Create" in name] == []
     assert events(cloud, "opened") == []
     assert [name for name in objects(cloud) if "/leases/" in name] == []
+
+
+def test_connection_that_is_not_defined(cloud: BackgroundCloud, run_dag: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log ends with a line for a person, after one try and without one frame of Python."""
+    monkeypatch.delenv("AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT")
+    outcome = run_dag()
+    assert_untouched(cloud, outcome)
+    before, last, _ = outcome.log.partition("The task check_grant has failed: ")
+    assert last
+    assert "Traceback" not in before
+    assert "isn't defined in this Airflow" in outcome.log
+    assert "Nothing was created. It is not tried again. To do: Correct every field" in outcome.log
+    assert "The task verdict has failed: the run has failed: check_grant (failed)" in outcome.log

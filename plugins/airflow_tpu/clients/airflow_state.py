@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow_tpu.errors import TransientError
+from airflow_tpu.errors import AccessDenied, ConfigError, Fault, TPUError, TransientError
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -45,20 +45,57 @@ def task_states(dag_id: str, run_id: str, task_ids: list[str], map_index: int | 
 def connection(conn_id: str) -> Connection:
     """A connection by its id.
 
-    :raises airflow.sdk.exceptions.AirflowNotFoundException: there is none.
+    :raises ConfigError: there is none.
+    :raises AccessDenied: Airflow does not give it to this task.
+    :raises TransientError: Airflow did not answer, which its own code takes for a missing connection.
     """
     from airflow.sdk import BaseHook
+    from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 
-    return BaseHook.get_connection(conn_id)
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        raise _missing(conn_id) from error
+    except AirflowSecretsBackendAccessDenied as error:
+        raise AccessDenied(f"{error} Let this DAG's team read the connection {conn_id}.") from error
+
+
+def undefined(conn_id: str) -> ConfigError:
+    """The error for a connection that Airflow does not know."""
+    problem = (
+        "isn't defined in this Airflow: add the connection under Admin, Connections, in the secrets backend, or as "
+        f"AIRFLOW_CONN_{conn_id.upper()} for workers and triggerer; or name another one"
+    )
+    return ConfigError([Fault("conn_id", conn_id, problem)], "the Airflow connection")
+
+
+def _missing(conn_id: str) -> TPUError:
+    """Tell a connection that is not defined from an API server that did not answer."""
+    from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
+
+    comms = getattr(task_runner, "SUPERVISOR_COMMS", None)
+    if comms is None:
+        return undefined(conn_id)
+    try:
+        answer = comms.send(GetConnection(conn_id=conn_id))
+    except AirflowRuntimeError as error:
+        return TransientError(f"Airflow could not look up its connection {conn_id}: {error}; try again")
+    failed = isinstance(answer, ErrorResponse) and answer.error is not ErrorType.CONNECTION_NOT_FOUND
+    words = f"Airflow could not look up its connection {conn_id}: {getattr(answer, 'error', answer)}; try again"
+    return TransientError(words) if failed else undefined(conn_id)
 
 
 def find_connection(conn_id: str) -> Connection | None:
-    """A connection by its id, None if there is none."""
-    from airflow.sdk.exceptions import AirflowNotFoundException
+    """A connection by its id, None if there is none.
 
+    :raises AccessDenied: Airflow does not give it to this task.
+    :raises TransientError: Airflow did not answer.
+    """
     try:
         return connection(conn_id)
-    except AirflowNotFoundException:
+    except ConfigError:
         return None
 
 

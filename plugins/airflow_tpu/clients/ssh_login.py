@@ -10,6 +10,16 @@ from airflow_tpu.errors import ConfigError, Fault
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
+NO_KEY = (
+    "is empty; it takes the text of a private key in PEM or OpenSSH format (key_file is not read: the triggerer would "
+    "need the file as well)"
+)
+LOCKED = (
+    "has a passphrase, which no task can type: make a key of its own for the TPU VMs with ssh-keygen -N '', or take "
+    "the passphrase off a copy with ssh-keygen -p"
+)
+UNREADABLE = "cannot be read: it is no private key in PEM or OpenSSH format, or not the whole of it"
+
 
 def read_login(connection: Connection) -> Login:
     """User and private key of an ``ssh`` connection.
@@ -23,7 +33,7 @@ def read_login(connection: Connection) -> Login:
     if not user:
         faults.append(Fault("login", user, "is empty; it is the user that is created on the TPU VM", (), "airflow"))
     if not key:
-        faults.append(Fault("extra.private_key", "", "is empty; a private key in PEM or OpenSSH format is needed"))
+        faults.append(Fault("extra.private_key", "", NO_KEY))
     if faults:
         raise ConfigError(faults, f"connection {connection.conn_id}")
     login = Login(user, key)
@@ -41,7 +51,7 @@ def public_key_line(login: Login, conn_id: str = "") -> str:
     try:
         key = asyncssh.import_private_key(login.private_key)
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-        fault = Fault("extra.private_key", "(hidden)", f"cannot be read: {type(error).__name__}")
-        raise ConfigError([fault], f"connection {conn_id}") from None
+        problem = LOCKED if "assphrase" in str(error) else UNREADABLE
+        raise ConfigError([Fault("extra.private_key", "(hidden)", problem)], f"connection {conn_id}") from None
     algorithm, base64 = key.export_public_key("openssh").decode().split()[:2]
     return f"{login.user}:{algorithm} {base64} {login.user}"

@@ -20,6 +20,7 @@ from airflow_tpu.clients.endpoints import check_storage_url, parse_options
 from airflow_tpu.clients.storage_session import StorageSession
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.hooks.bucket_facts import TIMEOUT, BucketFacts, split_uri
+from airflow_tpu.hooks.google_connection import GoogleConnection
 from airflow_tpu.hooks.refusals import typed_refusals
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _listed(item: Mapping[str, str]) -> ObjectInfo:
     return ObjectInfo(item["name"], int(item["size"]), item.get("crc32c", ""), int(item["generation"]))
 
 
-class ArtifactsHook(GCSHook):
+class ArtifactsHook(GoogleConnection, GCSHook):
     """Cloud Storage through the same connection as the TPU API.
 
     Unlike ``STORAGE_EMULATOR_HOST``, an endpoint in the connection redirects this connection only, not every client

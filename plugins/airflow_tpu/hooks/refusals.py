@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from airflow_tpu.errors import AccessDenied
+from airflow_tpu.errors import AccessDenied, ConfigError, Fault, RateLimited, TransientError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -20,6 +20,7 @@ OBJECT_ROLE = "roles/storage.objectAdmin"
 BUCKET_ROLE = "roles/storage.legacyBucketReader"
 """The two roles that docs/google.md asks for on the bucket of the grant."""
 
+_NO_BUCKET = "bucket does not exist"
 _RIGHT = re.compile(r"storage\.(?:objects|buckets|multipartUploads|folders)\.\w+")
 # Refusals of an object itself, with the same status, that no role lifts.
 _KEPT = re.compile(r"retention|hold", re.IGNORECASE)
@@ -31,14 +32,28 @@ def refusals(uri: str) -> Iterator[None]:
 
     :param uri: what is read or written.
     :raises AccessDenied: the account may not do that.
+    :raises ConfigError: there is no such bucket.
+    :raises RateLimited: too many requests, also after those that Google's client has repeated.
+    :raises TransientError: Cloud Storage, or the server of its access tokens, cannot be reached for the moment.
     """
-    from google.api_core.exceptions import Forbidden, Unauthorized
+    from google.api_core.exceptions import Forbidden, NotFound, RetryError, ServerError, TooManyRequests, Unauthorized
+    from google.auth.exceptions import TransportError
+    from requests.exceptions import RequestException
 
     try:
         yield
     except (Forbidden, Unauthorized) as error:
         advice = _advice(uri, int(error.code or 0), error.message)
         raise AccessDenied(f"{uri}: {error.message} (HTTP {error.code}). {advice}") from error
+    except NotFound as error:
+        if _NO_BUCKET not in error.message:
+            raise
+        bucket = uri.split("/")[2]
+        raise ConfigError([Fault("bucket", bucket, "names a bucket that does not exist")], uri) from error
+    except TooManyRequests as error:
+        raise RateLimited(f"{uri}: {error.message} (HTTP 429)") from error
+    except (ServerError, RetryError, RequestException, TransportError) as error:
+        raise TransientError(f"{uri}: Cloud Storage does not answer as it should: {error}") from error
 
 
 def typed_refusals(method: Method) -> Method:

@@ -7,24 +7,26 @@ from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow.providers.google.common.hooks.base_google import GoogleBaseAsyncHook, GoogleBaseHook
+from airflow.providers.google.common.hooks.base_google import GoogleBaseAsyncHook
 
 from airflow_tpu import settings
 from airflow_tpu.clients.endpoints import ConnectionOptions, parse_options
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.clients.tpu_calls import APIEndpoint, Listing
 from airflow_tpu.clients.tpu_messages import OperationView
-from airflow_tpu.clients.tpu_retry import translated
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import ConfigError, Fault
+from airflow_tpu.hooks.google_connection import GoogleConnection
 
 if TYPE_CHECKING:
     from airflow_tpu.core.tpu.spec import QueuedView, TPUView
 
 T = TypeVar("T")
 
+NO_PROJECT = "is missing from the connection and from the credentials; enter the project that the grant was given to"
 
-class CloudTPUHook(GoogleBaseHook):
+
+class CloudTPUHook(GoogleConnection):
     """Talk to the Cloud TPU API (``google.cloud.tpu.v2``) from a worker.
 
     Every verb opens its own short connection; a task that needs several at once uses :meth:`client` in a coroutine.
@@ -56,11 +58,9 @@ class CloudTPUHook(GoogleBaseHook):
         if options.anonymous and self.impersonation_chain:
             fault = Fault("impersonation_chain", self.impersonation_chain, "cannot be used with is_anonymous")
             raise ConfigError([fault], "the google_cloud_platform connection")
-        with translated(f"the connection {self.gcp_conn_id}"):
-            credentials, project_id = self.get_credentials_and_project_id()
+        credentials, project_id = self.get_credentials_and_project_id()
         if not project_id:
-            fault = Fault("project", "", "is missing from the connection and from the credentials")
-            raise ConfigError([fault], "the google_cloud_platform connection")
+            raise ConfigError([Fault("project", "", NO_PROJECT)], f"the connection {self.gcp_conn_id}")
         return APIEndpoint(project_id, credentials, options.tpu_api_endpoint, options.tpu_insecure)
 
     def client(self) -> TPUClient:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.log_groups import log_group
-from airflow_tpu.consequences import MAY_LIVE, stated
+from airflow_tpu.consequences import MAY_LIVE
 from airflow_tpu.core.run.job import training_of
 from airflow_tpu.core.tpu.commands import tensorboard_command
 from airflow_tpu.errors import ArtifactsLost, ConfigError, Fault, NothingProduced
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
+from airflow_tpu.operators.reporting import reported
 from airflow_tpu.operators.run import nearest_trainings
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
     :return: where the artifacts are, how many and how large, and the run's metrics if it wrote any.
     """
 
+    consequence = MAY_LIVE
+
     operator_extra_links = (CloudTPUArtifactsLink(),)
 
     def __init__(self, *, allow_empty: bool = False, training: str = "", **kwargs: Any) -> None:
@@ -38,7 +41,7 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
         self.allow_empty = allow_empty
         self.of_task = training
 
-    @stated(MAY_LIVE)
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Push, verify, describe."""
         from airflow_tpu.lifecycle.training.collect import confirm

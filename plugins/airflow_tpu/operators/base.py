@@ -10,13 +10,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from airflow.sdk import BaseOperator
-
 from airflow_tpu import settings
 from airflow_tpu.core.run.trigger_context import TRIGGER_CONTEXT_FORM, TriggerContext
 from airflow_tpu.core.tpu.labels import RunKey
-from airflow_tpu.operators.task_doc import task_doc
-from airflow_tpu.retry import retry_policy
+from airflow_tpu.operators.reporting import ReportingOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -41,7 +38,7 @@ LEASE_SECONDS = 1.0
 """How much of it the question may take whether a newer attempt has taken over."""
 
 
-class CloudTPUBaseOperator(BaseOperator):
+class CloudTPUBaseOperator(ReportingOperator):
     """Base of the operators of this package.
 
     :param conf: what to run and where, a :class:`airflow_tpu.tpu_run.TPURun`, another mapping of the fields of the
@@ -74,9 +71,8 @@ class CloudTPUBaseOperator(BaseOperator):
     ) -> None:
         if "retries" not in kwargs:
             # An API that stumbles must not end a run, nor must a wrong field be tried again: the error decides.
-            kwargs.update(retries=RETRIES, retry_policy=retry_policy())
+            kwargs["retries"] = RETRIES
             kwargs.setdefault("retry_delay", dt.timedelta(seconds=settings.retry_seconds()))
-        kwargs.setdefault("doc_md", task_doc(type(self)))
         super().__init__(**kwargs)
         check_names(conf)
         # As rendered when the task runs: whatever only the running task knows has its value by then.

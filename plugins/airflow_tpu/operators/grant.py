@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu.consequences import NOTHING_CREATED, stated
+from airflow_tpu.consequences import NOTHING_CREATED
 from airflow_tpu.errors import RowInUse
 from airflow_tpu.operators.base import CloudTPUBaseOperator
+from airflow_tpu.operators.reporting import reported
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -22,7 +23,9 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
     :return: the permit as a person and a report read it; what a run that has to wait waits for.
     """
 
-    @stated(NOTHING_CREATED)
+    consequence = NOTHING_CREATED
+
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Refuse with every reason, or describe what covers the run."""
         from airflow_tpu.lifecycle.lease import check_grant

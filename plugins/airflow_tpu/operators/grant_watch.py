@@ -12,6 +12,7 @@ from airflow_tpu.consequences import BILLED
 from airflow_tpu.errors import Fault, GrantViolation, TransientError
 from airflow_tpu.notify import Message, recipients
 from airflow_tpu.operators.base import CloudTPUBaseOperator
+from airflow_tpu.operators.reporting import reported
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -37,6 +38,7 @@ class CloudTPUGrantNoticeOperator(CloudTPUBaseOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(conf={}, outlets=[Asset(NOTICE_ASSET)], **kwargs)
 
+    @reported
     def execute(self, context: Context) -> str:
         """Choose the notice that is due, send it, and record that it was sent."""
         from airflow_tpu.core.report.notices import due_stage, notice
@@ -75,6 +77,7 @@ class CloudTPUGrantWatchOperator(CloudTPUBaseOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(conf={}, **kwargs)
 
+    @reported
     def execute(self, context: Context) -> list[str]:
         """Check once."""
         from airflow_tpu.core.ledger.bucket_retention import warnings

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu.consequences import NOTHING_CREATED, stated
+from airflow_tpu.consequences import NOTHING_CREATED
 from airflow_tpu.core.run.run_record import Holder
 from airflow_tpu.operators.base import CloudTPUBaseOperator
+from airflow_tpu.operators.reporting import reported
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -25,7 +26,9 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
     :raises LeaseHeld: another DAG run of the same ids has it.
     """
 
-    @stated(NOTHING_CREATED)
+    consequence = NOTHING_CREATED
+
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the lease object, then the reservation."""
         from airflow_tpu.lifecycle.lease import take_lease

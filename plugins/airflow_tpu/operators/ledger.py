@@ -11,6 +11,7 @@ from airflow.sdk import Asset, AssetAlias
 from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.links.ledger import CloudTPUUsageLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
+from airflow_tpu.operators.reporting import reported
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,6 +32,7 @@ class CloudTPUUsageReportOperator(CloudTPUBaseOperator):
 
     operator_extra_links = (CloudTPUUsageLink(),)
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Read, fold, print."""
         from airflow_tpu.core.report.text import text_report
@@ -60,6 +62,7 @@ class CloudTPUMonthlyReportOperator(CloudTPUBaseOperator):
         super().__init__(conf={}, **kwargs)
         self.month = month
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Read the month, fold it, write the files."""
         from airflow_tpu.core.report.month import Month

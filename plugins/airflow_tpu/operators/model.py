@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, AssetAlias, BaseOperator
+from airflow.sdk import Asset, AssetAlias
 
 from airflow_tpu.clients.log_groups import log_group
-from airflow_tpu.consequences import NOTHING_CREATED, stated
+from airflow_tpu.consequences import NOTHING_CREATED
 from airflow_tpu.core.model.model import Bar, Champion, Decision, ModelManifest, decide
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.operators.base import CloudTPUBaseOperator, skip
-from airflow_tpu.operators.task_doc import task_doc
+from airflow_tpu.operators.reporting import ReportingOperator, reported
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -39,7 +39,9 @@ class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
     :return: the fingerprint of what would be trained.
     """
 
-    @stated(NOTHING_CREATED)
+    consequence = NOTHING_CREATED
+
+    @reported
     def execute(self, context: Context) -> str:
         """Compare fingerprints.
 
@@ -110,6 +112,7 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
         self.bar = Bar(metric, min_improvement, higher_is_better)
         self.keep_versions = keep_versions
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Register, compare, promote.
 
@@ -168,7 +171,7 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
                 context["outlet_events"][outlet].extra = extra
 
 
-class CloudTPURollBackModelOperator(BaseOperator):
+class CloudTPURollBackModelOperator(ReportingOperator):
     """Make a former version the champion again, in one step.
 
     :param model: name under which versions compete (templated).
@@ -182,11 +185,12 @@ class CloudTPURollBackModelOperator(BaseOperator):
     def __init__(
         self, *, model: str, version: str = "", gcp_conn_id: str = "google_cloud_default", **kwargs: Any
     ) -> None:
-        super().__init__(**{"doc_md": task_doc(type(self)), **kwargs})
+        super().__init__(**kwargs)
         self.model = model
         self.version = version
         self.gcp_conn_id = gcp_conn_id
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Move the pointer.
 

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow_tpu.consequences import MAY_LIVE, stated
+from airflow_tpu.consequences import MAY_LIVE
 from airflow_tpu.core import json_form
 from airflow_tpu.core.ledger.events import TimeSource
 from airflow_tpu.core.run.start_window import first_of
@@ -14,6 +14,7 @@ from airflow_tpu.core.run.trigger_context import raise_for
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import TPUError, WindowClosed
 from airflow_tpu.operators.base import FencedOperator, skip
+from airflow_tpu.operators.reporting import reported
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,7 +32,9 @@ class CloudTPUProvisionOperator(FencedOperator):
     is skipped.
     """
 
-    @stated(MAY_LIVE)
+    consequence = MAY_LIVE
+
+    @reported
     def execute(self, context: Context) -> Any:
         """Adopt or create the TPU; wait for it."""
         from airflow_tpu.lifecycle.ensure_tpu import ensure_tpu
@@ -43,7 +46,7 @@ class CloudTPUProvisionOperator(FencedOperator):
             self._skip(error)
         return self._continue(context, run, record, found)
 
-    @stated(MAY_LIVE)
+    @reported
     def execute_ready(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
         """Continue after the trigger has seen the TPU ready (or fail)."""
         from airflow_tpu.lifecycle.ensure_tpu import ReadySince, arrived, recover
@@ -61,7 +64,7 @@ class CloudTPUProvisionOperator(FencedOperator):
                 self._skip(closed)
         return self._continue(context, run, record, found)
 
-    @stated(MAY_LIVE)
+    @reported
     def execute_again(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
         """Ask once more after a wait for capacity."""
         raise_for(event)

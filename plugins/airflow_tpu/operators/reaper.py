@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_tpu.consequences import DELETE_PENDING
 from airflow_tpu.operators.base import CloudTPUBaseOperator
+from airflow_tpu.operators.reporting import reported
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -28,11 +30,14 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
     :raises TransientError: something could not be deleted, or a zone in which a run has something did not answer.
     """
 
+    consequence = DELETE_PENDING
+
     template_fields: Sequence[str] = ("gcp_conn_id", "impersonation_chain")
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(conf={}, **kwargs)
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """One round."""
         from airflow_tpu.lifecycle.reap import reap

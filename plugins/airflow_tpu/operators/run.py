@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu.consequences import MAY_LIVE, stated
 from airflow_tpu.core import json_form
 from airflow_tpu.core.run.interruption import Interruption, Reached
 from airflow_tpu.core.run.job import ASKED, training_of
@@ -15,6 +14,7 @@ from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.provision import CloudTPUProvisionOperator
+from airflow_tpu.operators.reporting import reported
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
@@ -82,7 +82,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         watch = self.trigger_context(record.key, record.lease.token, record.lease.expires_at)
         self.defer(trigger=CloudTPURunTrigger(watch, json_form.to_json(done)), method_name="execute_finished")
 
-    @stated(MAY_LIVE)
+    @reported
     def execute_finished(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
         """Continue after the trigger has followed the run to its end (or lost its TPU)."""
         run, record = self.armed(context)

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu.consequences import DELETE_PENDING, stated
+from airflow_tpu.consequences import DELETE_PENDING
 from airflow_tpu.core import json_form
 from airflow_tpu.core.run.trigger_context import raise_for
 from airflow_tpu.links.tpu import CloudTPUNodeLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.ledger import announce
 from airflow_tpu.operators.provision import CloudTPUProvisionOperator
+from airflow_tpu.operators.reporting import reported
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -65,7 +66,9 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
     :raises LedgerError: the TPU is gone and the grant file could not be read, so that ledger and lease stay open.
     """
 
-    @stated(DELETE_PENDING)
+    consequence = DELETE_PENDING
+
+    @reported
     def execute(self, context: Context) -> list[dict[str, str]]:
         """Delete first, then keep the books."""
         from airflow_tpu.lifecycle.teardown import StillThere, teardown
@@ -81,7 +84,7 @@ class CloudTPUDeleteOperator(CloudTPUBaseOperator):
             self.defer(trigger=trigger, method_name="execute_gone")
         return self._described(context, run, found)
 
-    @stated(DELETE_PENDING)
+    @reported
     def execute_gone(self, context: Context, event: Mapping[str, Any] | None = None) -> list[dict[str, str]]:
         """Continue after the trigger has seen everything gone (or fail, and be tried again)."""
         from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd

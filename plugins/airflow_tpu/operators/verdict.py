@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
-
-from airflow_tpu.operators.task_doc import task_doc
+from airflow_tpu.errors import TasksFailed
+from airflow_tpu.operators.reporting import ReportingOperator, reported
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 _BAD = frozenset({"failed", "upstream_failed"})
 
 
-class CloudTPUVerdictOperator(BaseOperator):
+class CloudTPUVerdictOperator(ReportingOperator):
     """Fail if any task above has failed, at whatever distance; what was skipped is no failure.
 
     Airflow judges a DAG run by its last tasks. After a failed training the teardown and the report have succeeded, and
@@ -27,21 +25,23 @@ class CloudTPUVerdictOperator(BaseOperator):
     In a mapped task group each instance judges the tasks of its own instance, and what is above the group.
 
     :param retries: tries after the first, for a worker that dies; a failure of the run is not tried again.
-    :raises AirflowFailException: names the tasks that have failed.
+    :raises TasksFailed: names the tasks that have failed.
     """
 
     ui_color = "#e8f0fe"
+    consequence = ""
 
     def __init__(self, *, retries: int = 3, **kwargs: Any) -> None:
-        super().__init__(**{"doc_md": task_doc(type(self)), "retries": retries, **kwargs})
+        super().__init__(retries=retries, **kwargs)
         self.as_teardown(on_failure_fail_dagrun=True)
 
+    @reported
     def execute(self, context: Context) -> None:
         """Look at every task above."""
         states = self._states(context)
         bad = [f"{name} ({state})" for name, state in sorted(states.items()) if state in _BAD]
         if bad:
-            raise AirflowFailException(f"the run has failed: {', '.join(bad)}. The log of each failed task says why.")
+            raise TasksFailed(f"the run has failed: {', '.join(bad)}. The log of each failed task says why.")
         self.log.info("none of the %d task(s) above has failed", len(states))
 
     def _states(self, context: Context) -> dict[str, str | None]:

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from google.api_core.exceptions import Forbidden, GoogleAPICallError, NotFound, Unauthorized
+import requests
+from google.api_core.exceptions import (
+    Forbidden,
+    GoogleAPICallError,
+    NotFound,
+    RetryError,
+    ServiceUnavailable,
+    TooManyRequests,
+    Unauthorized,
+)
 
-from airflow_tpu.errors import AccessDenied, Retry
+from airflow_tpu.errors import AccessDenied, ConfigError, RateLimited, Retry, TPUError, TransientError
 from airflow_tpu.hooks.refusals import refusals
 from tests.airflow_tpu.cloud_env import BUCKET, KEY, CloudEnv
 from tests.airflow_tpu.core.made_ledger import opened
@@ -59,3 +68,20 @@ def test_other_errors_pass() -> None:
     """What is no refusal stays as it is."""
     with pytest.raises(NotFound), refusals(URI):
         raise NotFound("gone")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "retry"),
+    [
+        (NotFound("The specified bucket does not exist."), ConfigError, Retry.NEVER),
+        (TooManyRequests("slow down"), RateLimited, Retry.LATER),
+        (ServiceUnavailable("try later"), TransientError, Retry.SOON),
+        (RetryError("Timeout of 120.0s exceeded", ServiceUnavailable("x")), TransientError, Retry.SOON),
+        (requests.exceptions.ConnectionError("connection refused"), TransientError, Retry.SOON),
+    ],
+)
+def test_what_else_stops_a_call_is_ours(error: Exception, kind: type[TPUError], retry: Retry) -> None:
+    """A bucket that is missing, a limit and an outage each have a class that says what helps."""
+    with pytest.raises(kind, match="gs://bucket") as caught, refusals(URI):
+        raise error
+    assert caught.value.retry is retry

@@ -78,6 +78,36 @@ TOKENS = (
         "those of the google_cloud_platform connection.",
     ),
     Rule(
+        r"default credentials were not found",
+        AccessDenied,
+        "The connection names no key, and the machine that Airflow runs on has no login of Google's. Put keyfile_dict, "
+        "key_path or key_secret_name into the google_cloud_platform connection, or attach a service account to the "
+        "machine.",
+    ),
+    Rule(
+        r"No such file or directory|File \S+ was not found",
+        AccessDenied,
+        "The key file that the google_cloud_platform connection names (key_path) does not exist on this worker: every "
+        "machine that runs tasks or triggers needs it there. keyfile_dict travels with the connection.",
+    ),
+    Rule(
+        r"Errno 13|Permission denied: '",
+        AccessDenied,
+        "Let the user that runs Airflow read the key file that the google_cloud_platform connection names (key_path).",
+    ),
+    Rule(
+        r"Unrecognised extension for key file|Legacy P12 key",
+        AccessDenied,
+        "Download the key of the service account as JSON, and name a file that ends with .json in key_path.",
+    ),
+    Rule(
+        r"Invalid key JSON|not (a )?valid json|Expecting value|not in the expected format|deserialize key data"
+        r"|No key could be detected|Unable to load PEM|does not have a valid type|Invalid control character",
+        AccessDenied,
+        "The key in the google_cloud_platform connection (keyfile_dict, key_path or the secret) is no whole JSON key "
+        "of a service account. Paste the downloaded file unchanged.",
+    ),
+    Rule(
         r"metadata service\. Status: 404",
         AccessDenied,
         "The machine that Airflow runs on has no service account. Attach one, or give the google_cloud_platform "
