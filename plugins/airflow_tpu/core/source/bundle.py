@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -17,6 +17,8 @@ from airflow_tpu import protocol
 from airflow_tpu.core.source.notebook import REQUIREMENTS, notebook_requirements
 from airflow_tpu.core.source.program import script_faults
 from airflow_tpu.core.source.project import Project, command_project, find_project
+from airflow_tpu.core.source.python_files import PythonFiles, Version
+from airflow_tpu.core.source.requirements import requirement_faults
 from airflow_tpu.core.source.selection import Source, selected_files
 from airflow_tpu.errors import ConfigError, Fault
 
@@ -78,16 +80,25 @@ def _project(source: Source) -> Project:
             project = find_project(source.top, source.script, source.is_shared)
         else:
             project = command_project(source.top, command)
-        faults += script_faults(field, project.script) if project.script is not None else []
+        faults += _script_faults(field, project, project.script, source.python) if project.script else ()
     except FileNotFoundError as error:
         faults.append(Fault(field, shown, f"there is no such file: {error.args[0]}"))
-    if source.requirements and not (source.requirements_base / source.requirements).is_file():
-        faults.append(
-            Fault("requirements", source.requirements, f"there is no such file in {source.requirements_base}")
-        )
+    faults += _requirement_faults(source) if source.requirements else []
     if project is None or faults:
         raise ConfigError(faults, "the bundle")
     return project
+
+
+def _script_faults(field: str, project: Project, script: Path, python: Version | None) -> Iterator[Fault]:
+    yield from script_faults(field, script)
+    yield from PythonFiles(field, project.top, python).faults(script, project.working_dir)
+
+
+def _requirement_faults(source: Source) -> list[Fault]:
+    path = source.requirements_base / source.requirements
+    if path.is_file():
+        return requirement_faults(path)
+    return [Fault("requirements", source.requirements, f"there is no such file in {source.requirements_base}")]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Requirements files: what they name beside them has to travel along, or pip does not find it."""
+"""Requirements files: what they name beside them has to travel along, and what pip would refuse is said early."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from airflow_tpu.errors import Fault
+
 # https://pip.pypa.io/en/stable/reference/requirements-file-format/
 _OPTION = re.compile(r"(?:-r|-c|-e|--requirement|--constraint|--editable|-f)(?:\s+|=|(?<=-[rcef]))(?P<path>\S+)")
 _COMMENT = re.compile(r"(^|\s+)#.*$")
+_PER_LINE = re.compile(r"\s+--?[a-z]")  # --hash=..., --config-settings=... behind a requirement
+_LEFT_TO_PIP = re.compile(r"^-|^\.|://|^file:|[/\\]|\.(whl|zip|tar\.gz)\b|\$\{\w+\}|^$")
+_ARCHIVES = (".whl", ".gz", ".zip")
 
 
 def named_paths(requirements: Path) -> list[Path]:
@@ -23,15 +28,41 @@ def named_paths(requirements: Path) -> list[Path]:
         if path in found or not path.exists():
             continue
         found.append(path)
-        if path.is_file() and path.suffix not in (".whl", ".gz", ".zip"):
+        if path.is_file() and path.suffix not in _ARCHIVES:
             waiting += _references(path)
     return found
 
 
-def _references(path: Path) -> Iterator[Path]:
+def requirement_faults(requirements: Path) -> list[Fault]:
+    """Return the lines of a requirements file, and of those that it includes, that pip would refuse.
+
+    Options, paths, URLs and variables are left to pip.
+
+    :param requirements: the file.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    faults = []
+    for path in named_paths(requirements):
+        for entry in _entries(path) if path.is_file() and path.suffix not in _ARCHIVES else ():
+            text = _PER_LINE.split(entry, maxsplit=1)[0]
+            if _LEFT_TO_PIP.search(text):
+                continue
+            try:
+                Requirement(text)
+            except InvalidRequirement as error:
+                problem = f"is no requirement that pip reads: {str(error).splitlines()[0]}"
+                faults.append(Fault("requirements", f"{path.name}: {text}", problem))
+    return faults
+
+
+def _entries(path: Path) -> Iterator[str]:
     text = path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
-    for line in text.splitlines():
-        entry = _COMMENT.sub("", line).strip()
+    return (_COMMENT.sub("", line).strip() for line in text.splitlines())
+
+
+def _references(path: Path) -> Iterator[Path]:
+    for entry in _entries(path):
         option = _OPTION.match(entry)
         name = option["path"] if option else entry.partition(";")[0].strip()
         if option or name.startswith((".", "file:")) or name.endswith((".whl", ".tar.gz", ".zip")):

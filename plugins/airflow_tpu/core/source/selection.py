@@ -32,6 +32,7 @@ class Source:
         one of them does not travel with another one.
     :param requirements: requirements file below ``top`` or ``home``, empty for none.
     :param command: what is run in place of the script, None for the script.
+    :param python: version of Python on the TPU VM, None if it is not known.
     """
 
     top: Path
@@ -40,6 +41,7 @@ class Source:
     arguments: tuple[str, ...] = ()
     requirements: str = ""
     command: Command | None = None
+    python: tuple[int, int] | None = None
 
     @property
     def requirements_base(self) -> Path:

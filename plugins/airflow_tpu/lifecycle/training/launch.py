@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_tpu import settings
+from airflow_tpu.core.catalogue.runtimes import python_of
 from airflow_tpu.core.model.fingerprint import code_digest
 from airflow_tpu.core.run.job import LastAttempt, asked_digest
 from airflow_tpu.core.run.plan import Attempt, artifacts_uri, plan_job
@@ -53,7 +54,7 @@ def _collect(run: RunContext) -> Bundle:
     if conf.script.startswith("gs://"):
         return _collect_object(run, home)
     with project_files(run) as top:
-        return Bundle.build(Source(top, conf.script, home, conf.arguments, conf.requirements, conf.command))
+        return Bundle.build(Source(top, conf.script, home, conf.arguments, conf.requirements, conf.command, _python(run)))
 
 
 def _collect_object(run: RunContext, home: Path) -> Bundle:
@@ -69,7 +70,13 @@ def _collect_object(run: RunContext, home: Path) -> Bundle:
         except (Forbidden, NotFound) as error:
             problem = "there is no such object" if isinstance(error, NotFound) else "may not be read"
             raise ConfigError([Fault("script", conf.script, problem)], "the bundle") from error
-        return Bundle.build(Source(Path(folder), script.name, home, conf.arguments, conf.requirements))
+        source = Source(Path(folder), script.name, home, conf.arguments, conf.requirements, python=_python(run))
+        return Bundle.build(source)
+
+
+def _python(run: RunContext) -> tuple[int, int] | None:
+    """Version of Python on the TPU VM that the form asks for, None if it is not known."""
+    return python_of(run.request.spec.runtime_version)
 
 
 async def locate(client: TPUClient, run: RunContext, record: RunRecord, node: ResourceName) -> RunningJob:
