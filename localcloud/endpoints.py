@@ -75,6 +75,7 @@ class Endpoints:
             "tpu_api_endpoint": self.tpu_api_endpoint,
             "tpu_insecure": True,
             "storage_api_endpoint": self.storage_api_endpoint,
+            "resource_manager_endpoint": self.tpu_rest_endpoint,
             "ssh_port": self.ssh_port,
         }
         return {"conn_type": "google_cloud_platform", "extra": extra}

@@ -15,6 +15,7 @@ point                attributes                   params
 ``node.timeline``    node, zone                   see :mod:`localcloud.tpu_state.nodes.faults`
 ``queued.timeline``  queued, zone                 see :mod:`localcloud.tpu_state.queued.provisioning`
 ``vm.ssh``           node, zone, worker           see :mod:`localcloud.vm.ssh_faults`
+``iam.test``         permission, project          none: the account lacks the permission
 ``gcs.request``      method, bucket, object, op   action: 503 | 429 | 403 | refuse (status, reason, message) | abort |
                                                   lose-response | delay
 ===================  ===========================  ================================================================
@@ -32,7 +33,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 POINTS = frozenset(
-    {"tpu.call", "tpu.operation", "tpu.zone", "tpu.list", "node.timeline", "queued.timeline", "vm.ssh", "gcs.request"}
+    {
+        *("tpu.call", "tpu.operation", "tpu.zone", "tpu.list", "node.timeline", "queued.timeline", "vm.ssh"),
+        *("iam.test", "gcs.request"),
+    }
 )
 _KEYS = frozenset({"id", "point", "match", "times", "after", "every", "params"})
 

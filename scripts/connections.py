@@ -36,6 +36,7 @@ def google_connection(endpoints: dict[str, Any]) -> dict[str, Any]:
         "tpu_api_endpoint": endpoints["tpu_api_endpoint"],
         "tpu_insecure": True,
         "storage_api_endpoint": endpoints["storage_api_endpoint"],
+        "resource_manager_endpoint": endpoints["tpu_rest_endpoint"],
         "ssh_port": endpoints["ssh_port"],
     }
     return {"conn_type": "google_cloud_platform", "extra": extra}

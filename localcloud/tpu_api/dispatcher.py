@@ -10,7 +10,7 @@ from google.longrunning import operations_pb2
 from google.protobuf import duration_pb2
 from google.rpc import code_pb2, error_details_pb2
 
-from localcloud.faults import Fault
+from localcloud.faults import Fault, FaultRegistry
 from localcloud.rules import errors
 from localcloud.rules.errors import CloudError
 from localcloud.tpu_api.audit import ActivityLog
@@ -34,6 +34,11 @@ class CallDispatcher:
         self._calls = calls
         self._activity = activity
 
+    @property
+    def faults(self) -> FaultRegistry:
+        """Scripted faults."""
+        return self._state.backend.faults
+
     async def serve(self, key: str, request: Any, transport: str) -> Any:
         """Answer one call.
 
@@ -46,7 +51,7 @@ class CallDispatcher:
         resource = resource_of(request)
         arrived = clock.now().isoformat()
         method = key.partition("/")[2]
-        fault = self._state.backend.faults.take("tpu.call", method=method, name=resource, transport=transport)
+        fault = self.faults.take("tpu.call", method=method, name=resource, transport=transport)
         code = _NO_ANSWER
         try:
             answer = await self._answer(key, request, fault)

@@ -1,5 +1,7 @@
 """The TPU API over plain HTTP, as far as a TPU VM needs it to delete itself: get, delete, operations.
 
+Beside it one call of Cloud Resource Manager, which tells an account its rights.
+
 https://cloud.google.com/tpu/docs/reference/rest
 """
 
@@ -69,6 +71,7 @@ class RestServer:
         """Listen and return the base URL."""
         app = web.Application()
         app.router.add_route("*", "/v2/{name:.+}", self._serve)
+        app.router.add_post("/v1/projects/{project}:testIamPermissions", self._test_permissions)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -89,6 +92,16 @@ class RestServer:
             return web.json_response(_document(await self._dispatcher().serve(key, build(name, request), "rest")))
         except CloudError as error:
             return _refusal(error)
+
+    async def _test_permissions(self, request: web.Request) -> web.Response:
+        """Every permission is held but those that a fault denies.
+
+        https://cloud.google.com/resource-manager/reference/rest/v1/projects/testIamPermissions
+        """
+        faults, project = self._dispatcher().faults, request.match_info["project"]
+        asked = (await request.json())["permissions"]
+        held = [each for each in asked if faults.take("iam.test", permission=each, project=project) is None]
+        return web.json_response({"permissions": held} if held else {})
 
 
 def _delete_queued(name: str, request: web.Request) -> DeleteQueuedResourceRequest:

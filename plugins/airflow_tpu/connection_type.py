@@ -17,6 +17,7 @@ EXAMPLES = {
     "tpu_api_endpoint": "127.0.0.1:8085",
     "tpu_insecure": "true",
     "storage_api_endpoint": "http://127.0.0.1:9023",
+    "resource_manager_endpoint": "http://127.0.0.1:9024",
     "is_anonymous": "true",
     "ssh_port": "2222",
 }
@@ -68,6 +69,7 @@ def _ours() -> dict[str, dict[str, Any]]:
         "tpu_api_endpoint": _field("TPU API endpoint", f"host:port. {elsewhere}"),
         "tpu_insecure": _field("TPU API without TLS", elsewhere, kind="boolean", default=False),
         "storage_api_endpoint": _field("Cloud Storage endpoint", f"URL. {elsewhere}"),
+        "resource_manager_endpoint": _field("Resource Manager endpoint", f"URL. {elsewhere}"),
         "is_anonymous": _field("No credentials", elsewhere, kind="boolean", default=False),
         "ssh_port": _field("SSH port of the TPU VMs", f"Almost always {SSH_PORT}.", kind="integer", default=SSH_PORT),
     }

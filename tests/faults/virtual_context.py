@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import TypeVar, cast
 
@@ -52,6 +52,10 @@ class VirtualTPU:
 
     def __init__(self, process: Process, channel: VirtualChannel) -> None:
         self._process, self._channel = process, channel
+
+    def missing_permissions(self, permissions: Sequence[str]) -> tuple[str, ...] | None:
+        """None are missing: the virtual cloud has no accounts."""
+        return ()
 
     def run(self, verb: Callable[[TPUClient], Awaitable[T]]) -> T:
         """Run a coroutine with a client of its own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from airflow_tpu.errors import AccessDenied, ConfigError, Fault, TPUError, TransientError
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_tpu.core.tpu.labels import RunKey
+
+
+HEALTH_SECONDS = 5.0
+"""How long the health page of Airflow may take."""
 
 
 def task_state(key: RunKey, task_id: str) -> str | None:
@@ -97,6 +102,48 @@ def find_connection(conn_id: str) -> Connection | None:
         return connection(conn_id)
     except ConfigError:
         return None
+
+
+def is_paused(dag_id: str) -> bool | None:
+    """Whether a DAG is paused; None where there is no such DAG, or this process may not ask."""
+    from airflow.sdk.exceptions import AirflowRuntimeError
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import GetDag
+
+    comms = getattr(task_runner, "SUPERVISOR_COMMS", None)
+    try:
+        answer = None if comms is None else comms.send(GetDag(dag_id=dag_id))
+    except AirflowRuntimeError:
+        return None
+    return getattr(answer, "is_paused", None)
+
+
+def triggerer_is_alive() -> bool | None:
+    """Whether Airflow knows a triggerer that is alive; None where that cannot be seen from here.
+
+    The API of tasks does not tell. The health page of the API server does, without a login; it is looked for beside the
+    address that tasks talk to, then at the address of the UI.
+    """
+    import requests
+
+    for base in _api_servers():
+        try:
+            answer = requests.get(f"{base}/api/v2/monitor/health", timeout=HEALTH_SECONDS, allow_redirects=False)
+            status = answer.json()["triggerer"]["status"] if answer.status_code == HTTPStatus.OK else ""
+        except (requests.RequestException, ValueError, KeyError, TypeError):
+            continue
+        if status != "":
+            return bool(status == "healthy")
+    return None
+
+
+def _api_servers() -> list[str]:
+    from airflow.sdk.configuration import conf
+
+    tasks = conf.get("core", "execution_api_server_url", fallback="") or ""
+    pages = conf.get("api", "base_url", fallback="") or ""
+    found = [tasks.rstrip("/").removesuffix("/execution"), pages.rstrip("/")]
+    return list(dict.fromkeys(base for base in found if base.startswith(("http://", "https://"))))
 
 
 def variable(key: str) -> object:

@@ -32,6 +32,7 @@ class ConnectionOptions:
     :param storage_api_endpoint: URL instead of Google's.
     :param ssh_port: port of the TPU VMs' SSH server.
     :param anonymous: no credentials at all.
+    :param resource_manager_endpoint: URL instead of Google's, of Cloud Resource Manager.
     """
 
     tpu_api_endpoint: str = ""
@@ -39,6 +40,7 @@ class ConnectionOptions:
     storage_api_endpoint: str = ""
     ssh_port: int = SSH_PORT
     anonymous: bool = False
+    resource_manager_endpoint: str = ""
 
 
 def parse_options(field: Callable[[str], Any], allowed_hosts: frozenset[str] = frozenset()) -> ConnectionOptions:
@@ -53,11 +55,13 @@ def parse_options(field: Callable[[str], Any], allowed_hosts: frozenset[str] = f
         tpu_api_endpoint=str(field("tpu_api_endpoint") or ""),
         tpu_insecure=_boolean("tpu_insecure", field("tpu_insecure"), faults),
         storage_api_endpoint=str(field("storage_api_endpoint") or ""),
+        resource_manager_endpoint=str(field("resource_manager_endpoint") or "").rstrip("/"),
         ssh_port=_port(field("ssh_port"), faults),
         anonymous=_boolean("is_anonymous", field("is_anonymous"), faults),
     )
     _check_hosts(options, allowed_hosts, faults)
-    check_storage_url("storage_api_endpoint", options.storage_api_endpoint, options.anonymous, faults)
+    for name in ("storage_api_endpoint", "resource_manager_endpoint"):
+        check_storage_url(name, getattr(options, name), options.anonymous, faults)
     if faults:
         raise ConfigError(faults, "the google_cloud_platform connection")
     return options

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
+from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow.providers.google.common.hooks.base_google import GoogleBaseAsyncHook
+from google.auth.exceptions import GoogleAuthError
+from requests.exceptions import RequestException
 
 from airflow_tpu import settings
 from airflow_tpu.clients.endpoints import ConnectionOptions, parse_options
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+RESOURCE_MANAGER = "https://cloudresourcemanager.googleapis.com"
+_ANSWER = 10.0  # seconds
 NO_PROJECT = "is missing from the connection and from the credentials; enter the project that the grant was given to"
 
 
@@ -93,6 +98,29 @@ class CloudTPUHook(GoogleConnection):
     def get_operation(self, name: str) -> OperationView:
         """State of a long-running operation."""
         return self.run(lambda client: client.operation(name))
+
+    def missing_permissions(self, permissions: Sequence[str]) -> tuple[str, ...] | None:
+        """Those that the account of the connection lacks on its project; None where that cannot be asked.
+
+        Asking needs no right, only the Cloud Resource Manager API in the project.
+
+        https://cloud.google.com/resource-manager/reference/rest/v1/projects/testIamPermissions
+        """
+        from google.auth.transport.requests import AuthorizedSession
+
+        server = self.options.resource_manager_endpoint or ("" if self.options.anonymous else RESOURCE_MANAGER)
+        if not server:
+            return None
+        url = f"{server}/v1/projects/{self.endpoint.project_id}:testIamPermissions"
+        try:
+            session = AuthorizedSession(self.endpoint.credentials)
+            answer = session.post(url, json={"permissions": list(permissions)}, timeout=_ANSWER)
+        except (RequestException, GoogleAuthError):
+            return None
+        if answer.status_code != HTTPStatus.OK:
+            return None
+        held = answer.json().get("permissions", [])
+        return tuple(each for each in permissions if each not in held)
 
     def run(self, verb: Callable[[TPUClient], Awaitable[T]]) -> T:
         """Run a coroutine with a client of its own, from code that is not asynchronous.

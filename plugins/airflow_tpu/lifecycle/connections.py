@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -27,6 +27,9 @@ class CloudTPU(Protocol):
     @property
     def endpoint(self) -> APIEndpoint:
         """Address and credentials of the API."""
+
+    def missing_permissions(self, permissions: Sequence[str]) -> tuple[str, ...] | None:
+        """Those that the account lacks on the project, None where that cannot be asked."""
 
     def run(self, verb: Callable[[TPUClient], Awaitable[T]]) -> T:
         """Run a coroutine with a client of its own."""

@@ -14,6 +14,7 @@ from airflow_tpu.core.grant.form_reasons import with_grant
 from airflow_tpu.core.grant.inventory import Inventory
 from airflow_tpu.core.grant.project_identity import identity_warnings
 from airflow_tpu.errors import ConfigError, GrantError, RowInUse
+from airflow_tpu.lifecycle.preflight.rights import check_rights
 from airflow_tpu.lifecycle.preflight.storage import check_storage, config_uris
 from airflow_tpu.lifecycle.project_snapshot import answered_snapshot
 from airflow_tpu.lifecycle.sharing.identity import introduce
@@ -100,6 +101,7 @@ def check_grant(run: RunContext) -> Permit:
     :param run: the run; a wrong form is refused with the grant's reasons too.
     :raises ConfigError: the form is wrong.
     :raises RowInUse: the run will wait until other runs of this Airflow have ended.
+    :raises AccessDenied: the account of the connection lacks a right that the run will need.
     :raises GrantError: the grant does not cover the run.
     :raises TransientError: the zone did not answer, also when it was asked again.
     """
@@ -108,6 +110,7 @@ def check_grant(run: RunContext) -> Permit:
     check_storage(run, named)
     for line in _identity_warnings(run):
         log.warning("%s", line)
+    check_rights(run)
     order = run.request.order(more=named)
     reserved = run.stores.reservations.read()
     snapshot = run.clients.tpu.run(lambda client: answered_snapshot(client, order.spec.zone))

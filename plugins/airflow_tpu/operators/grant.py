@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
     """Check the form in full, then the grant: first by itself, before any API call, then against what is alive.
 
+    The rights that the run will need are tried, and a triggerer has to be alive if its tasks defer; a paused
+    ``tpu_reaper`` is a warning.
+
     Enforcement is not here but at the create call, which takes a permit of that moment.
 
     Where other runs of this Airflow use the rows it says so and succeeds: the run waits for them.
@@ -29,8 +32,12 @@ class CloudTPUCheckGrantOperator(CloudTPUBaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Refuse with every reason, or describe what covers the run."""
         from airflow_tpu.lifecycle.lease import check_grant
+        from airflow_tpu.lifecycle.preflight.processes import check_triggerer, warn_of_reaper
 
         run = self.run_context(context)
+        if self.deferrable:
+            check_triggerer()
+        warn_of_reaper()
         try:
             permit = check_grant(run)
         except RowInUse as error:

@@ -54,7 +54,9 @@ def _collect(run: RunContext) -> Bundle:
     if conf.script.startswith("gs://"):
         return _collect_object(run, home)
     with project_files(run) as top:
-        return Bundle.build(Source(top, conf.script, home, conf.arguments, conf.requirements, conf.command, _python(run)))
+        return Bundle.build(
+            Source(top, conf.script, home, conf.arguments, conf.requirements, conf.command, _python(run))
+        )
 
 
 def _collect_object(run: RunContext, home: Path) -> Bundle:

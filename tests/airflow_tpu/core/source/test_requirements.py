@@ -23,7 +23,6 @@ def faults(top: Path, text: str, **others: str) -> list[str]:
         "jax[tpu]==0.4.30",
         'tensorflow-tpu >= 2.18, < 2.19 ; python_version >= "3.10"  # the last with 3.10',
         "-f https://storage.googleapis.com/libtpu-releases/index.html",
-        "--extra-index-url https://example.com/simple",
         "git+https://github.com/google/flax",
         "flax @ git+https://github.com/google/flax@main",
         "./wheels/mine-1.0-py3-none-any.whl",
