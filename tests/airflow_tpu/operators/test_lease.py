@@ -97,7 +97,7 @@ def test_refusal_names_the_other_airflow_that_has_the_room(run: Run, env: CloudE
     waits = RunKey(OTHER_AIRFLOW, "tpu_train", "waits 0").name
     for words in (
         f"theirs-1 (v2-8) of {prod}",
-        f"reservation of {waits} (v2-8) of {prod}",
+        f"reservation of {waits} (v2-8) of tpu_train waits 0 of {prod}",
         "theirs-2 (v2-8) of an Airflow that this bucket does not know (c3c3c3c3c3c3)",
     ):
         assert words in str(caught.value)
