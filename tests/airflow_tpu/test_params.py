@@ -69,6 +69,8 @@ def test_optional_text_allows_null_and_no_other_field_does() -> None:
         "model",
         "outputs",
         "revision",
+        "secrets",
+        "source_conn_id",
     }
 
 

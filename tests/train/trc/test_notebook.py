@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -15,10 +14,6 @@ import pytest
 from trc.notebook import parameters
 
 LIBRARY = Path(__file__).resolve().parents[3] / "include" / "train"
-with_nbclient = pytest.mark.skipif(
-    importlib.util.find_spec("nbclient") is None or importlib.util.find_spec("ipykernel") is None,
-    reason="nbclient and ipykernel are installed on the TPU VM",
-)
 
 
 def test_parameters() -> None:
@@ -56,7 +51,7 @@ def run(tmp_path: Path, *sources: str) -> tuple[int, str, dict[str, Any]]:
     return done.returncode, done.stdout + done.stderr, json.loads((output / "nb.ipynb").read_text())
 
 
-@with_nbclient
+@pytest.mark.slow
 def test_cells_run_in_the_working_directory_with_the_parameters(tmp_path: Path) -> None:
     """What they print is in the log, and the executed notebook is an artifact."""
     status, shown, executed = run(tmp_path, "lr = 0.1", "import os; print('lr', lr, os.getcwd())", "lr * 2")
@@ -66,7 +61,7 @@ def test_cells_run_in_the_working_directory_with_the_parameters(tmp_path: Path) 
     assert executed["cells"][2]["outputs"][0]["text"] == [f"lr 0.5 {tmp_path}\n"]
 
 
-@with_nbclient
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "status", "shown"),
     [
