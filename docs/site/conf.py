@@ -16,14 +16,18 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "plugins"))
 
 project = "Airflow TPU"
-copyright = ""  # noqa: A001  # Sphinx's own name
+copyright = ""
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 include_patterns = ["docs/**.md", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "include/**.md"]
 include_patterns += ["localcloud/**.md", "docker/**.md", "benchmarks/**.md"]
 exclude_patterns = ["**/.venv/**", "build/**"]
 root_doc = "docs/index"
 html_theme = "alabaster"
-html_theme_options = {"description": "Train on free Cloud TPUs from Airflow", "fixed_sidebar": True, "page_width": "72em"}
+html_theme_options = {
+    "description": "Train on free Cloud TPUs from Airflow",
+    "fixed_sidebar": True,
+    "page_width": "72em",
+}
 html_show_copyright = False
 html_copy_source = False
 myst_heading_anchors = 4
@@ -46,8 +50,13 @@ def gallery() -> str:
 def _example(path: Path) -> str:
     name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
     said = ast.get_docstring(ast.parse(text)) or ""
-    shown = f"\n![](../{path.with_suffix('.png').relative_to(ROOT).as_posix()})\n" if path.with_suffix(".png").is_file() else ""
-    return f"## {path.stem}\n\n{said}\n{shown}\n```{{literalinclude}} ../{name}\n:language: python\n:caption: {name}\n```\n"
+    shown = (
+        f"\n![](../{path.with_suffix('.png').relative_to(ROOT).as_posix()})\n"
+        if path.with_suffix(".png").is_file()
+        else ""
+    )
+    code = f"```{{literalinclude}} ../{name}\n:language: python\n:caption: {name}\n```\n"
+    return f"## {path.stem}\n\n{said}\n{shown}\n{code}"
 
 
 def reference() -> str:
@@ -77,5 +86,5 @@ def setup(app: Any) -> None:
     from pygments.lexers.special import TextLexer
     from sphinx.highlighting import lexers
 
-    lexers["mermaid"] = TextLexer()  # type: ignore[no-untyped-call]
+    lexers["mermaid"] = TextLexer()
     app.connect("source-read", _add)
