@@ -29,7 +29,8 @@ WAITS = {
 
 def leaves(kind: type[errors.TPUError]) -> Iterator[type[errors.TPUError]]:
     """Every class below one that is raised as such, in the order of the tree."""
-    for child in kind.__subclasses__():
+    # A task that has failed in this process has made a class that ends it without frames (operators/reporting.py).
+    for child in (one for one in kind.__subclasses__() if not issubclass(one, SystemExit)):
         if child.__name__ in ADVICE or not child.__subclasses__():
             yield child
         yield from leaves(child)

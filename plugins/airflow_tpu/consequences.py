@@ -194,6 +194,11 @@ ADVICE = {
         "Its run is left alone, others continue.", "Repair the object that the message names, or remove it."
     ),
     "LeaseHeld": Advice(_NOTHING, "Wait for the other DAG run, or take another artifact prefix."),
+    "ModelBusy": Advice(
+        _NOTHING,
+        "Nothing: the run waits, without a worker slot, until the DAG run that the message names is over, or its turn "
+        "has expired.",
+    ),
     "LeaseLost": Advice(
         "This attempt deletes nothing; the newer one has the TPU.", "Nothing: look at the newer attempt."
     ),

@@ -33,8 +33,7 @@ class TPUError(Exception):
     """Root of the tree.
 
     :param message: what happened, to which resource, and what to do next.
-    :param consequence: what it means for the TPU and its cost, a sentence of :mod:`airflow_tpu.consequences`; empty
-        until it is stated.
+    :param consequence: what it means for the TPU and its cost, of :mod:`airflow_tpu.consequences`; empty until stated.
     """
 
     retry: ClassVar[Retry] = Retry.NEVER
@@ -91,10 +90,7 @@ class ConfigError(TPUError):
 
 
 class GrantError(ConfigError):
-    """The grant does not allow this.
-
-    :param advice: how to get it all the same, below the faults; empty if there is no way.
-    """
+    """The grant does not allow this; ``advice`` below the faults says how to get it all the same, if there is a way."""
 
     def __init__(
         self, faults: Iterable[Fault], subject: str = "the configuration", *, advice: str = "", consequence: str = ""
@@ -128,7 +124,6 @@ class RowInUse(GrantError):
 class CloudError(TPUError):
     """Cloud TPU refused or failed a request.
 
-    :param message: the whole text, as a person should read it.
     :param reason: ``ErrorInfo.reason`` of Google's answer where there is one.
     """
 
@@ -209,7 +204,6 @@ class ResourceNotFound(CloudError):
 class TPULost(CloudError):
     """The TPU is gone or going; what was not in GCS is lost with it.
 
-    :param message: the whole text, as a person should read it.
     :param at: aware instant at which the loss was seen: from then on the TPU is not charged. None while the node is
         still there, or while it is not known.
     """
@@ -306,7 +300,6 @@ class RunStopped(RemoteError):
 class RunFailed(RemoteError):
     """The user's code failed.
 
-    :param message: how it ended, in words.
     :param exit_code: exit status, None when a signal ended it.
     :param tail: the last lines of its log.
     """
@@ -393,6 +386,12 @@ class UnknownVersion(UnreadableObject):
 
 class LeaseHeld(LedgerError):
     """Another DAG run holds the lease on this prefix."""
+
+
+class ModelBusy(LedgerError):
+    """Another DAG run trains the same model: of several nights, one trains at a time."""
+
+    retry = Retry.LATER
 
 
 class LeaseLost(LedgerError):

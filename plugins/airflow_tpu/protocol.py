@@ -60,6 +60,7 @@ DEADLINE_FILE = "deadline.json"  # a later deadline than the job's
 PROGRESS_FILE = "progress.json"  # inside the output directory
 MANIFEST_FILE = "manifest.json"
 LOG_OBJECT = "log.txt"  # beside the manifest in the bucket; a browser shows it
+ENVIRONMENT_FILE = "environment.txt"  # of an attempt, and beside the manifest: every package that its Python finds
 
 # Marks every process of an attempt, so that they are found even when their supervisor is dead.
 MARKER = "AIRFLOW_TPU_ATTEMPT_DIR"

@@ -50,6 +50,10 @@ class BucketServer:
         bucket.default_kms_key_name = KEY
         bucket.patch()
 
+    def all_objects(self, prefix: str) -> list[Blob]:
+        """Everything whose name begins so."""
+        return list(storage_bucket(self.url, self.name).list_blobs(prefix=prefix))
+
     @property
     def requests(self) -> Mapping[str, int]:
         """How many requests of each kind the server has seen."""

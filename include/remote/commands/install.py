@@ -1,8 +1,7 @@
 """The install command: the supervisor's setup step, which installs the requirements of a run.
 
-They go into an environment of the run, beside its attempts: the next attempt on the same machine finds them installed,
-and the image's own packages (its TensorFlow) stay visible. Images without the package ``python3-venv`` are common, so
-there are several ways to make one.
+They come from the wheels that an earlier TPU has left in the bucket, or else from the index. They go into an
+environment of the run, beside its attempts: the next attempt on the same machine finds them installed.
 
 It ends with 0 when everything is installed, with 74 when the package index did not answer, else with pip's status.
 """
@@ -10,129 +9,127 @@ It ends with 0 when everything is installed, with 74 when the package index did 
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Any, Dict, List
 
 import protocol
 
 from machine.run_dir import RunDir
+from packages.installer import Installer, Outcome
+from packages.log import say
+from packages.requirements import Requirements, python_tag
+from packages.wheel_cache import WheelCache, cache_key
 
-# In the order of preference; each makes a directory that is named last.
-_WAYS = (
-    ("venv", "--system-site-packages"),
-    ("virtualenv", "--system-site-packages"),
-    ("venv", "--without-pip", "--system-site-packages"),  # with the pip of the image
-)
-_SITE = "site"  # packages of an environment that no module would make
-# pip's words when an index gave no answer, or one that passes; a certificate that is refused does not pass.
-_UNREACHABLE = re.compile(
-    rb"Retrying \(Retry\((?!.*CERTIFICATE_VERIFY_FAILED)|NewConnectionError|ConnectTimeoutError|ReadTimeout|Max retries"
-    rb"|name resolution|Network is unreachable|HTTP error 5\d\d|Connection (?:refused|reset|broken)|IncompleteRead"
-)
-_NOTHING_WORKS = (
-    "python3 of this machine can make no environment and has no pip, so the requirements cannot be installed. Take a "
-    "runtime version whose image has the package python3-venv or python3-pip, or leave requirements empty"
-)
 _NO_INDEX = (
     "the package index did not answer, the next try asks again. A TPU VM without an external address (internal_ips) "
     "needs Cloud NAT, or an index in its network that PIP_INDEX_URL names"
 )
+_FROM = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_PRE", "PIP_CONSTRAINT")
+_DONE = ".installed"  # in the environment: the key of what is in it
 
 
-class Installer:
-    """Makes the environment of a run.
+class Installation:
+    """One installation.
 
-    :param run: an attempt of it.
-    :param variables: environment variables of the step.
+    :param run: the attempt.
+    :param job: names the requirements, and where wheels are kept.
+    :param installer: makes the environment.
+    :param command: of it, that installs.
     """
 
-    def __init__(self, run: RunDir, variables: Dict[str, str]) -> None:
-        self._venv = run.run_path / protocol.VENV_DIR
-        self._own = self._venv / "bin" / "python"
-        # Modules of the user's bundle must not take the place of pip's.
-        self.variables = {name: value for name, value in variables.items() if name != "PYTHONPATH"}
-        others = [path for path in variables.get("PATH", os.defpath).split(os.pathsep) if path != str(self._own.parent)]
-        self._python = shutil.which("python3", path=os.pathsep.join(others)) or sys.executable
+    def __init__(self, run: RunDir, job: Dict[str, Any], installer: Installer, command: List[str]) -> None:
+        self._run = run
+        self._installer = installer
+        self._command = command
+        self._wanted = Requirements(run.bundle / job["requirements"])
+        sources = [os.environ.get(name, "") for name in _FROM]
+        image = installer.packages(installer.python)
+        self._key = cache_key(self._wanted.digest, python_tag(), sources, image)
+        uri = job.get("wheels_uri")
+        self._cache = WheelCache(uri, self._key) if uri else None
+        self._folder = run.run_path / ".wheels"
 
-    def pip(self) -> Optional[List[str]]:
-        """Return the command that installs into the environment, which is made if need be; None if it cannot be."""
-        if (self._venv / _SITE).is_dir():
-            return self._into_site()
-        if self._has_pip(self._own):
-            return [str(self._own), "-m", "pip", "install"]
-        return self._make()
+    def run(self) -> int:
+        """Install, from the kept wheels if they are good; return the exit status of the step."""
+        done = self._installer.venv / _DONE
+        if not self._wanted.has_local and done.exists() and done.read_text() == self._key:
+            say("the requirements are installed already")
+            return protocol.EXIT_DONE
+        from_cache = self._from_cache()
+        status = protocol.EXIT_DONE
+        if not from_cache or self._wanted.has_local:
+            status = self._from_index(keep=not from_cache)
+        if status == protocol.EXIT_DONE:
+            done.write_text(self._key)
+        shutil.rmtree(str(self._folder), ignore_errors=True)
+        return status
 
-    def _make(self) -> Optional[List[str]]:
-        for way in _WAYS:
-            shutil.rmtree(str(self._venv), ignore_errors=True)
-            made = self._run([self._python, "-m", *way, str(self._venv)])
-            if made.returncode == 0 and self._has_pip(self._own):
-                return [str(self._own), "-m", "pip", "install"]
-            if way == _WAYS[0]:
-                _say("python3 -m venv makes no environment here (on Ubuntu: package python3-venv), trying other ways")
-        if not self._has_pip(Path(self._python)):
-            _say(_NOTHING_WORKS)
-            return None
-        self._make_by_hand()
-        return self._into_site()
+    def _from_cache(self) -> bool:
+        wheels = self._cache.fetch(self._folder) if self._cache is not None else None
+        if not wheels:
+            return False
+        # By name: pip would note of a file that it came from there, and the run's record of its packages with it.
+        names = ["%s==%s" % tuple(path.name.split("-")[:2]) for path in wheels]
+        offline = ["--no-index", "--no-deps", "-f", str(self._folder)]
+        outcome = self._installer.install([*self._command, *offline, *names])
+        if outcome.status == 0:
+            say("installed %d package(s) from the wheels that are kept in the bucket" % len(wheels))
+        return outcome.status == 0
 
-    def _make_by_hand(self) -> None:
-        """Make a directory for the packages, and a python that finds them there."""
-        shutil.rmtree(str(self._venv), ignore_errors=True)
-        (self._venv / _SITE).mkdir(parents=True)
-        self._own.parent.mkdir()
-        site = shlex.quote(str(self._venv / _SITE))
-        line = 'PYTHONPATH=%s"${PYTHONPATH:+:$PYTHONPATH}" exec %s "$@"' % (site, shlex.quote(self._python))
-        for name in ("python", "python3"):
-            path = self._own.with_name(name)
-            path.write_text("#!/bin/sh\n%s\n" % line)
-            path.chmod(0o755)
+    def _from_index(self, keep: bool) -> int:
+        file = self._wanted.file(self._installer, self._run.run_path)
+        if file is None:
+            return protocol.EXIT_FAILED
+        before = set(self._installer.packages(str(self._installer.own)))
+        outcome = self._installer.install([*self._command, "-r", str(file)])
+        if outcome.status == 0 and keep and self._cache is not None:
+            come = set(self._installer.packages(str(self._installer.own))) - before
+            self._keep(self._cache, sorted(line for line in come if " @ file:" not in line))
+        return _status(outcome)
 
-    def _into_site(self) -> List[str]:
-        return [self._python, "-m", "pip", "install", "--upgrade", "--target", str(self._venv / _SITE)]
-
-    def _has_pip(self, python: Path) -> bool:
-        return python.exists() and self._run([str(python), "-m", "pip", "--version"]).returncode == 0
-
-    def _run(self, command: List[str]) -> "subprocess.CompletedProcess[bytes]":
-        return subprocess.run(
-            command, env=self.variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+    def _keep(self, cache: WheelCache, installed: List[str]) -> None:
+        """Keep the wheels of what has come; those of the project itself are no packages of an index."""
+        if not installed or self._command[0] == self._installer.uv:
+            return  # uv makes no wheels
+        listed = self._run.run_path / "kept-requirements.txt"
+        options = [_absolute(line, self._wanted.path.parent) for line in self._wanted.options]
+        listed.write_text("\n".join([*options, *installed]) + "\n")
+        shutil.rmtree(str(self._folder), ignore_errors=True)
+        pip = [self._command[0], "-m", "pip", "wheel", "-q", "--no-deps"]
+        made = self._installer.run([*pip, "-w", str(self._folder), "-r", str(listed)])
+        if made.returncode != 0:
+            say("the wheels are not kept for the next TPU: %s" % made.stdout.decode("utf-8", "replace")[-500:])
+        elif cache.store(sorted(self._folder.glob("*.whl"))):
+            say("%d wheel(s) are kept in the bucket for the next TPU" % len(installed))
 
 
 def install(run: RunDir) -> int:
     """Install what the job names; return the exit status of the step."""
     job = run.read(protocol.JOB_FILE) or {}
     installer = Installer(run, dict(os.environ))
-    pip = installer.pip()
-    if pip is None:
+    command = installer.make()
+    if command is None:
         return protocol.EXIT_FAILED
-    requirements = str(run.bundle / job["requirements"])
-    with subprocess.Popen(
-        [*pip, "-q", "-r", requirements], env=installer.variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
-        unreachable = _copy_output(process)
-    if process.returncode != 0 and unreachable:
-        _say(_NO_INDEX)
+    try:
+        status = Installation(run, job, installer, command).run()
+    except ConnectionError:
+        status = _status(Outcome(protocol.EXIT_FAILED, True))
+    if status == protocol.EXIT_DONE:
+        found = installer.packages(str(installer.own))
+        (run.path / protocol.ENVIRONMENT_FILE).write_text("\n".join(["# %s" % python_tag(), *found]) + "\n")
+    return status
+
+
+def _status(outcome: Outcome) -> int:
+    if outcome.status != 0 and outcome.unreachable:
+        say(_NO_INDEX)
         return protocol.EXIT_STORAGE
-    return process.returncode if process.returncode >= 0 else 128 - process.returncode  # as a shell says it
+    return outcome.status
 
 
-def _copy_output(process: "subprocess.Popen[bytes]") -> bool:
-    """Copy the lines of pip to the log as they come; return whether one says that an index was not reached."""
-    unreachable = False
-    for line in process.stdout or ():
-        unreachable = unreachable or _UNREACHABLE.search(line) is not None
-        sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
-    return unreachable
-
-
-def _say(text: str) -> None:
-    """Write a line to the run's log, which is standard output."""
-    print("airflow-tpu: " + text, flush=True)
+def _absolute(option: str, folder: Path) -> str:
+    """Return an option whose local path is found from another folder too."""
+    name, _, value = option.replace("=", " ", 1).partition(" ")
+    there = folder / value.strip()
+    return "%s %s" % (name, there) if value.strip() and there.exists() else option

@@ -156,6 +156,8 @@ def _uploads(run: RunDir, entries: list[output_tree.OutputFile]) -> list[Upload]
     uploads = [Upload(entry.name, entry.path) for entry in good]
     if run.log.exists():
         uploads.append(Upload(protocol.LOG_OBJECT, run.log, growing=state.observe(run).name == state.RUNNING))
+    if (run.path / protocol.ENVIRONMENT_FILE).exists():
+        uploads.append(Upload(protocol.ENVIRONMENT_FILE, run.path / protocol.ENVIRONMENT_FILE))
     return uploads
 
 

@@ -47,6 +47,19 @@ def task_states(dag_id: str, run_id: str, task_ids: list[str], map_index: int | 
     return dict(states.get(run_id, {}))
 
 
+def run_state(dag_id: str, run_id: str) -> str | None:
+    """State of a DAG run; empty when Airflow has no such run, None when it cannot say."""
+    from airflow.sdk.exceptions import AirflowRuntimeError
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    if RuntimeTaskInstance.get_dr_count(dag_id=dag_id, run_ids=[run_id]) == 0:
+        return ""
+    try:
+        return RuntimeTaskInstance.get_dagrun_state(dag_id=dag_id, run_id=run_id)
+    except AirflowRuntimeError:
+        return None
+
+
 def connection(conn_id: str) -> Connection:
     """A connection by its id.
 

@@ -17,6 +17,7 @@ from airflow_tpu.operators.reporting import ReportingOperator, reported
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_tpu.core.model.turn import Turn
     from airflow_tpu.lifecycle.run_context import RunContext
     from airflow_tpu.stores.models import ModelStore
 
@@ -30,32 +31,46 @@ def model_asset(model: str) -> str:
     return f"tpu-model-{model}"
 
 
+TURN_RETRIES = 1000
+"""How often a run looks whether it is its turn, five minutes apart: three days."""
+
+
 class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
     """Skip the training when data, code and settings are those of the newest version of the model.
 
     Code is what travels with the script, and the field ``revision``. A script that fetches other code by itself is
-    trained again each time, unless ``revision`` names that code.
+    trained again each time, unless ``revision`` names that code. A script that reads ``TRC_LOGICAL_DATE`` has other
+    data on another date.
+
+    It also waits for its turn: while another DAG run trains the same model, this task is tried again every few minutes
+    and holds no worker slot. So each night of a backfill trains by itself, whatever its ``max_active_runs`` says.
 
     :return: the fingerprint of what would be trained.
     """
 
     consequence = NOTHING_CREATED
 
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"retries": TURN_RETRIES, **kwargs})
+
     @reported
     def execute(self, context: Context) -> str:
-        """Compare fingerprints.
+        """Take the turn, compare fingerprints.
 
+        :raises ModelBusy: another DAG run trains the model.
         :raises AirflowSkipException: nothing has changed; what follows is skipped, the run is green.
         """
         from airflow_tpu.core.model.fetched_code import fetching_files
         from airflow_tpu.core.model.fingerprint import code_digest
         from airflow_tpu.lifecycle.training.launch import build_bundle
-        from airflow_tpu.lifecycle.training.model_version import fingerprint_of
+        from airflow_tpu.lifecycle.training.model_version import dates_read, fingerprint_of
 
         run = self.run_context(context)
         store = run.models
+        self._take_turn(run)
         bundle = build_bundle(run)
-        now = fingerprint_of(run.clients.storage, run.conf, code_digest(bundle.sha256, run.revision))
+        code = code_digest(bundle.sha256, run.revision)
+        now = fingerprint_of(run.clients.storage, run.conf, code, dates_read(run, bundle))
         newest = next(iter(store.versions()), None)
         manifest = store.manifest(newest) if newest else None
         if manifest is None or manifest.fingerprint != now:
@@ -74,6 +89,21 @@ class CloudTPUSkipUnchangedOperator(CloudTPUBaseOperator):
             self.log,
             f"data, code and settings are those of version {newest} ({now}): training again would bring nothing new",
         )
+
+    def _take_turn(self, run: RunContext) -> None:
+        """Other Airflows cannot be asked about their runs; their turns end with their deadlines."""
+        from airflow_tpu.clients.airflow_state import run_state
+        from airflow_tpu.core.model.turn import Turn
+        from airflow_tpu.core.run.expiry import RUN_OVER
+
+        def is_over(held: Turn) -> bool:
+            if held.until <= run.clock.now():
+                return True
+            return held.airflow == mine.airflow and run_state(held.dag_id, held.run_id) in ("", *RUN_OVER)
+
+        until = run.request.deadline(run.clock.now()) + dt.timedelta(hours=run.conf.start_within_hours)
+        mine = Turn(run.key.airflow, run.key.dag_id, run.key.run_id, until)
+        run.models.take_turn(mine, is_over)
 
 
 class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):

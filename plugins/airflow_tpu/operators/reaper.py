@@ -40,20 +40,8 @@ class CloudTPUReaperOperator(CloudTPUBaseOperator):
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """One round."""
+        from airflow_tpu.clients.airflow_state import run_state
         from airflow_tpu.lifecycle.reap import reap
 
         run = self.run_context(context)
-        return reap(run, _run_state, run.key.airflow).to_json()
-
-
-def _run_state(dag_id: str, run_id: str) -> str | None:
-    """State of a DAG run; empty when Airflow has no such run."""
-    from airflow.sdk.exceptions import AirflowRuntimeError
-    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
-
-    if RuntimeTaskInstance.get_dr_count(dag_id=dag_id, run_ids=[run_id]) == 0:
-        return ""
-    try:
-        return RuntimeTaskInstance.get_dagrun_state(dag_id=dag_id, run_id=run_id)
-    except AirflowRuntimeError:
-        return None
+        return reap(run, run_state, run.key.airflow).to_json()

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.model.model import CHAMPION_FORM, MANIFEST_FORM, Champion, ModelManifest
+from airflow_tpu.core.model.turn import TURN_FORM, Turn
 from airflow_tpu.core.tpu.labels import RunKey
-from airflow_tpu.errors import ConfigError, Fault
+from airflow_tpu.errors import ConfigError, Fault, ModelBusy
 from airflow_tpu.stores.store import Store
 
 if TYPE_CHECKING:
@@ -63,6 +64,24 @@ class ModelStore(Store):
         :raises TransientError: others were faster each time.
         """
         return self.change(self._champion_uri, CHAMPION_FORM, decide)
+
+    def take_turn(self, mine: Turn, is_over: Callable[[Turn], bool]) -> None:
+        """Take the turn to train this model, in one atomic step; a run that has it keeps it.
+
+        :param mine: of the run that wants it.
+        :param is_over: whether the turn of another run has ended.
+        :raises ModelBusy: another run has it.
+        """
+
+        def decide(held: Turn | None) -> Turn:
+            if held is not None and not held.is_of(mine) and not is_over(held):
+                raise ModelBusy(
+                    f"{held} trains the model {self.model}; this run waits until that one is over, or until "
+                    f"{held.until:%Y-%m-%d %H:%M} UTC at the latest"
+                )
+            return mine
+
+        self.change(f"{self.uri}/turn.json", TURN_FORM, decide)
 
     def prune(self, keep: int) -> list[ModelManifest]:
         """Forget the oldest versions, never the champion nor what a rollback may go back to first.

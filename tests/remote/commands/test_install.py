@@ -2,82 +2,30 @@
 
 from __future__ import annotations
 
-import ensurepip
-import hashlib
-import io
-import sys
-import tarfile
-import zipfile
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 
 from airflow_tpu import protocol
-from airflow_tpu.core import json_form
-from airflow_tpu.core.run.job import JobSpec
-from airflow_tpu.core.run.result import RunResult, classify_exit
+from airflow_tpu.core.run.result import classify_exit
 from airflow_tpu.errors import RunFailed, StorageUnreachable
+from tests.remote.installing import FOLDER, image, install, toy_wheel
 from tests.remote.vm import Machine
 
 pytestmark = pytest.mark.slow  # each makes an environment
-
-FOLDER = "reqs of mine"
-USE = ("python3", "-c", "import toy; print(toy.NAME)")
-ENSUREPIP = "The virtual environment was not created successfully because ensurepip is not available."
 
 
 @pytest.fixture
 def index(tmp_path: Path) -> dict[str, str]:
     """A folder with the package ``toy``, which pip reads instead of an index."""
-    folder = tmp_path / "index"
-    folder.mkdir()
-    with zipfile.ZipFile(folder / "toy-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("toy.py", "NAME = 'a toy'\n")
-        wheel.writestr("toy-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
-        wheel.writestr("toy-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr("toy-1.0.dist-info/RECORD", "")
+    folder = toy_wheel(tmp_path / "index").parent
     return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder), "PIP_CONFIG_FILE": "/dev/null"}
 
 
-def pip_wheel() -> Path:
-    """The pip that comes with Python, as a wheel; Debian keeps it in a folder of its own."""
-    folders = (Path(ensurepip.__file__).parent / "_bundled", Path("/usr/share/python-wheels"))
-    return next(wheel for folder in folders for wheel in folder.glob("pip-*.whl"))
-
-
-def image(machine: Machine, *lacks: str, virtualenv: str = "venv") -> None:
-    """Give a machine the python3 of an image.
-
-    :param lacks: beginnings of arguments with which this python3 fails.
-    :param virtualenv: module that answers when the module virtualenv is asked for.
-    """
-    refusals = "".join(f"  '{words} '*) echo '{ENSUREPIP}' >&2; exit 1;;\n" for words in lacks)
-    rename = f'if [ "$2" = virtualenv ]; then shift 2; set -- -m {virtualenv} "$@"; fi\n'
-    python = machine.home / "bin" / "python3"
-    # The environment of the tests may have no pip of its own: that of the image is the one that ensurepip brings.
-    pip = f'export PYTHONPATH="{pip_wheel()}${{PYTHONPATH:+:$PYTHONPATH}}"\n'
-    python.write_text(f'#!/bin/sh\ncase "$* " in\n{refusals}esac\n{rename}{pip}exec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-
-
-def install(
-    machine: Machine, environment: dict[str, str], attempt: int = 1, files: Mapping[str, str] = MappingProxyType({})
-) -> tuple[RunResult, str]:
-    """Run a job that uses the package; return its result and its log."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, text in {f"{FOLDER}/vm.txt": "toy\n", **files}.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            tar.addfile(member, io.BytesIO(text.encode()))
-    job = JobSpec("run", attempt, USE, environment=environment, requirements=f"{FOLDER}/vm.txt")
-    data = buffer.getvalue()
-    described = {"length": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    start = protocol.encode(protocol.START, job=json_form.to_json(job), bundle=described)
-    assert machine.ask("start", data=start + data)["type"] == protocol.STARTED
-    return RunResult.from_json(machine.result(job.ref)), machine.log(job.ref).decode()
+def without_uv(machine: Machine) -> None:
+    """Hide the uv that this computer may have."""
+    (machine.home / "bin" / "uv").write_text("#!/bin/sh\nexit 1\n")
+    (machine.home / "bin" / "uv").chmod(0o755)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +33,10 @@ def install(
     [
         (),
         ("-m venv",),
-        ("-m venv --system-site-packages", "-m virtualenv"),
+        ("-m venv --without-pip",),
         ("-m venv", "-m virtualenv"),
     ],
-    ids=["python3-venv", "virtualenv", "system-pip", "pip-alone"],
+    ids=["system-pip", "virtualenv", "python3-venv", "pip-alone"],
 )
 def test_requirements_are_installed_with_what_the_image_has(
     machine: Machine, index: dict[str, str], lacks: tuple[str, ...]
@@ -97,7 +45,7 @@ def test_requirements_are_installed_with_what_the_image_has(
     image(machine, *lacks)
     result, log = install(machine, index)
     assert (result.exit_code, log.splitlines()[-1]) == (0, "a toy")
-    assert ("package python3-venv" in log) == bool(lacks)
+    assert ("package python3-venv" in log) == ("-m venv" in lacks)
 
 
 def test_the_next_attempt_finds_them_installed(machine: Machine, index: dict[str, str]) -> None:
@@ -107,6 +55,7 @@ def test_the_next_attempt_finds_them_installed(machine: Machine, index: dict[str
     result, log = install(machine, index, attempt=2)
     assert (result.exit_code, log.splitlines()[-1]) == (0, "a toy")
     assert "python3-venv" not in log
+    assert "the requirements are installed already" in log
 
 
 def test_modules_of_the_bundle_do_not_disturb_the_installation(machine: Machine, index: dict[str, str]) -> None:
@@ -119,6 +68,7 @@ def test_modules_of_the_bundle_do_not_disturb_the_installation(machine: Machine,
 def test_an_image_without_any_way_says_what_to_do(machine: Machine, index: dict[str, str]) -> None:
     """No environment and no pip: the log names the packages that one of the images must have."""
     image(machine, "-m venv", "-m virtualenv", "-m pip")
+    without_uv(machine)
     result, log = install(machine, index)
     assert (result.step, result.exit_code) == ("setup", 1)
     assert "Take a runtime version whose image has the package python3-venv or python3-pip" in log

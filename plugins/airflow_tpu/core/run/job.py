@@ -46,6 +46,8 @@ class JobSpec:
     :param environment: added to the login's environment; never shown, it may hold what must not be logged.
     :param working_dir: relative to the unpacked bundle.
     :param requirements: file in the bundle whose packages are installed first, in the step ``setup``; empty for none.
+    :param wheels_uri: ``gs://bucket/prefix`` below which wheels of installed packages are kept for later TPUs. Empty:
+        nowhere.
     :param setup: run first, with the same log; if it fails, the run has failed in the step ``setup``.
     :param grace_secs: seconds between the request to stop and the kill.
     :param deadline: Unix time at which the worker stops the run by itself, None for never.
@@ -72,6 +74,7 @@ class JobSpec:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     working_dir: str = ""
     requirements: str = ""
+    wheels_uri: str = ""
     setup: tuple[str, ...] = ()
     grace_secs: float = protocol.GRACE_SECS
     deadline: float | None = None
@@ -132,7 +135,7 @@ class JobSpec:
         paths = [("working_dir", self.working_dir), ("requirements", self.requirements)]
         paths += [("artifacts", pattern) for pattern in self.artifacts]
         faults = [Fault(name, path, "must stay below its directory") for name, path in paths if not _stays_below(path)]
-        for name in ("checkpoints_uri", "artifacts_uri"):
+        for name in ("checkpoints_uri", "artifacts_uri", "wheels_uri"):
             uri = getattr(self, name)
             if uri and not _OBJECT_PREFIX.fullmatch(uri):
                 faults.append(Fault(name, uri, "gs://bucket/prefix"))

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from airflow_tpu.core.source.bundle import Bundle
 
 
+_WHEELS = "airflow-tpu-wheels"
+"""Folder of a bucket; its objects may be removed at any time."""
+
+
 @dataclass(frozen=True)
 class Attempt:
     """One start of a run.
@@ -65,6 +69,11 @@ def checkpoints_uri(conf: RunConf, folder: str) -> str:
     return f"{conf.artifacts_uri}/{folder}/checkpoints"
 
 
+def wheels_uri(conf: RunConf) -> str:
+    """Where wheels are kept: in the bucket of the artifacts, for every run that writes to it."""
+    return f"{'/'.join(conf.artifacts_uri.split('/')[:3])}/{_WHEELS}"
+
+
 def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attempt: Attempt) -> JobSpec:
     """The job of one attempt.
 
@@ -81,6 +90,7 @@ def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attemp
         working_dir=bundle.working_dir,
         environment={**_contract(conf, accelerator, attempt), **conf.environment, **given},
         requirements=bundle.requirements,
+        wheels_uri=wheels_uri(conf) if bundle.requirements else "",
         artifacts=conf.file_outputs,
         deadline=attempt.deadline.timestamp(),
         checkpoints_uri=checkpoints_uri(conf, attempt.place),

@@ -14,6 +14,7 @@ _COMMENT = re.compile(r"(^|\s+)#.*$")
 _PER_LINE = re.compile(r"\s+--?[a-z]")  # --hash=..., --config-settings=... behind a requirement
 _LEFT_TO_PIP = re.compile(r"^-|^\.|://|^file:|[/\\]|\.(whl|zip|tar\.gz)\b|\$\{\w+\}|^$")
 _ARCHIVES = (".whl", ".gz", ".zip")
+_PROJECT_FILES = ("pyproject.toml", "uv.lock")
 
 
 def named_paths(requirements: Path) -> list[Path]:
@@ -28,7 +29,9 @@ def named_paths(requirements: Path) -> list[Path]:
         if path in found or not path.exists():
             continue
         found.append(path)
-        if path.is_file() and path.suffix not in _ARCHIVES:
+        if path.name in _PROJECT_FILES:
+            waiting += [path.with_name(name) for name in _PROJECT_FILES]
+        elif path.is_file() and path.suffix not in _ARCHIVES:
             waiting += _references(path)
     return found
 
@@ -44,7 +47,8 @@ def requirement_faults(requirements: Path) -> list[Fault]:
 
     faults = []
     for path in named_paths(requirements):
-        for entry in _entries(path) if path.is_file() and path.suffix not in _ARCHIVES else ():
+        is_read = path.is_file() and path.suffix not in _ARCHIVES and path.name not in _PROJECT_FILES
+        for entry in _entries(path) if is_read else ():
             text = _PER_LINE.split(entry, maxsplit=1)[0]
             if _LEFT_TO_PIP.search(text):
                 continue

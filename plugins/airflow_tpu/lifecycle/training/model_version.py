@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu import settings
@@ -16,6 +17,7 @@ from airflow_tpu.errors import ConfigError, Fault
 
 if TYPE_CHECKING:
     from airflow_tpu.core.request.run_conf import RunConf
+    from airflow_tpu.core.source.bundle import Bundle
     from airflow_tpu.hooks.artifacts import ArtifactsHook
     from airflow_tpu.lifecycle.run_context import RunContext
 
@@ -35,13 +37,26 @@ def data_objects(hook: ArtifactsHook, uri: str) -> list[DataObject]:
     return [DataObject(info.name, info.size, info.crc32c or str(info.generation)) for info in found]
 
 
-def fingerprint_of(hook: ArtifactsHook, conf: RunConf, code: str) -> str:
+def fingerprint_of(
+    hook: ArtifactsHook, conf: RunConf, code: str, dates: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Fingerprint of what a run would train on and with; the TPU it would get does not count.
 
     :param code: digest of the code, see :func:`airflow_tpu.core.model.fingerprint.code_digest`.
+    :param dates: of the run, as far as its code reads them.
     """
     shaping = {"arguments": list(conf.arguments), "environment": dict(conf.environment), "seed": conf.seed}
-    return fingerprint(data_objects(hook, conf.data_uri), code, {**shaping, **_started(conf)})
+    return fingerprint(data_objects(hook, conf.data_uri), code, {**shaping, **_started(conf), **dates})
+
+
+def dates_read(run: RunContext, bundle: Bundle) -> dict[str, str]:
+    """Return the dates of a run that its code or its command line names: another night is other data then."""
+    conf = run.conf
+    texts = " ".join(
+        (*conf.arguments, *conf.environment.values(), conf.command.text if conf.command is not None else "")
+    )
+    everything = bundle.data + texts.encode()
+    return {name: value for name, value in run.dates.environment.items() if name.encode() in everything}
 
 
 def _started(conf: RunConf) -> dict[str, str]:

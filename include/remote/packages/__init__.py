@@ -1,0 +1,1 @@
+"""The packages of a run: an environment for them, what is installed into it, wheels kept in the bucket."""
