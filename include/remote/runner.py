@@ -13,6 +13,7 @@ each of which counts as contact with Airflow; and, for the runner itself, which 
 
     runner.py restore --run NAME --attempt N
     runner.py install --run NAME --attempt N
+    runner.py smoke   --run NAME --attempt N
     runner.py mirror  --run NAME --attempt N
     runner.py guard   --run NAME --attempt N
 
@@ -31,7 +32,7 @@ import protocol
 from machine import deadline, heartbeat
 from machine.run_dir import RunDir
 
-_HELPERS = ("restore", "install", "mirror", "guard")
+_HELPERS = ("restore", "install", "smoke", "mirror", "guard")
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -66,6 +67,10 @@ def _help_runner(options: argparse.Namespace) -> int:
         from commands.install import install
 
         return install(run)
+    if options.command == "smoke":
+        from commands.smoke import smoke
+
+        return smoke(run)
     from checkpoints.mirror import mirror
 
     return mirror(run)

@@ -75,7 +75,8 @@ def _places() -> dict[str, dict[str, Any]]:
         ),
         "catalogue": _option(
             "Folder with a catalogue of your own: generations.csv, accelerators.csv, prices.csv, "
-            "runtime_versions.csv or transfer.csv in it replaces that file of include/catalogue as a whole.",
+            "runtime_versions.csv, transfer.csv or frameworks.csv in it replaces that file of include/catalogue as a "
+            "whole.",
             "/opt/airflow/include/my-catalogue",
         ),
         "insecure_hosts": _option(

@@ -87,6 +87,7 @@ GONE_REASONS = (REBOOTED, SUPERVISOR_DIED, NO_PID)
 
 RESTORE_STEP = "restore"  # checkpoints from the bucket
 SETUP_STEP = "setup"  # requirements
+SMOKE_STEP = "smoke"  # framework, device and bucket, tried before the script
 RUN_STEP = "run"
 
 # The supervisor's line to the mirror when the command has ended.
@@ -107,7 +108,7 @@ CHECKPOINT_FIELDS = (
     "resumed_saved_at",
 )
 
-# exit_code and signal: exactly one of them is set. step: restore, setup or run. Times are Unix seconds.
+# exit_code and signal: exactly one of them is set. step: restore, setup, smoke or run. Times are Unix seconds.
 RESULT_FIELDS = (
     "exit_code",
     "signal",

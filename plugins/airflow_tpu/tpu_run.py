@@ -58,6 +58,8 @@ class TPURun(TypedDict, total=False):
     :param arguments: Words for the script, quoted as in a shell, also pasted over several lines; ``$TRC_DATA_URI`` and
         the other ``TRC_`` names are expanded. Allowed: at most 100 kB. Left out: empty.
     :param requirements: Requirements file below ``include/train``. Allowed: relative path. Left out: empty.
+    :param framework: Picks runtime version and packages for the type. The TPU VM tries it before the script starts.
+        Allowed: ``tensorflow``, ``jax`` or ``torch``, with a version. Left out: empty.
     :param revision: Branch, tag or commit of a project in git. Else ``TRC_REVISION``: of code that the script fetches
         by itself. Allowed: at most 200 characters. Left out: empty.
     :param data_uri: ``gs://`` URI for ``TRC_DATA_URI``, in the TPU's region. ``{{ ds }}`` is the run's date, in every
@@ -115,6 +117,7 @@ class TPURun(TypedDict, total=False):
     command: Text
     arguments: Words
     requirements: Text
+    framework: Text
     revision: Text
     data_uri: Text
     seed: Whole

@@ -62,6 +62,7 @@ def test_optional_text_allows_null_and_no_other_field_does() -> None:
         "source",
         "command",
         "requirements",
+        "framework",
         "environment",
         "runtime_version",
         "allow_paid_reason",
@@ -95,11 +96,13 @@ def test_proposals_are_good() -> None:
     """What the form proposes for a field that takes any text passes the full check, and its file is there."""
     catalogue, form = load_catalogue(), dump(train_params())
     proposed = {name: param.schema["examples"] for name, param in train_params().items() if "examples" in param.schema}
-    assert set(proposed) == {"script", "requirements", "runtime_version"}
+    assert set(proposed) == {"script", "requirements", "framework", "runtime_version"}
     for name in ("script", "requirements"):
         for example in proposed[name]:
             assert getattr(RunConf.parse({**form, name: example}, catalogue), name) == example
             assert (settings.include_dir() / "train" / example).is_file()
+    for example in proposed["framework"]:
+        assert RunConf.parse({**form, "framework": example}, catalogue).framework is not None
     singles = [catalogue.types[name] for name in catalogue.single_host_types()]
     assert set(proposed["runtime_version"]) == {kind.default_runtime for kind in singles}
 

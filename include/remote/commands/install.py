@@ -42,10 +42,13 @@ class Installation:
         self._run = run
         self._installer = installer
         self._command = command
-        self._wanted = Requirements(run.bundle / job["requirements"])
+        named = job.get("requirements")
+        self._wanted = Requirements(run.bundle / named) if named else None
+        self._packages = [str(one) for one in job.get("packages", [])]
         sources = [os.environ.get(name, "") for name in _FROM]
         image = installer.packages(installer.python)
-        self._key = cache_key(self._wanted.digest, python_tag(), sources, image)
+        digest = self._wanted.digest if self._wanted is not None else ""
+        self._key = cache_key(digest, self._packages, python_tag(), sources, image)
         uri = job.get("wheels_uri")
         self._cache = WheelCache(uri, self._key) if uri else None
         self._folder = run.run_path / ".wheels"
@@ -53,12 +56,13 @@ class Installation:
     def run(self) -> int:
         """Install, from the kept wheels if they are good; return the exit status of the step."""
         done = self._installer.venv / _DONE
-        if not self._wanted.has_local and done.exists() and done.read_text() == self._key:
+        has_local = self._wanted is not None and self._wanted.has_local
+        if not has_local and done.exists() and done.read_text() == self._key:
             say("the requirements are installed already")
             return protocol.EXIT_DONE
         from_cache = self._from_cache()
         status = protocol.EXIT_DONE
-        if not from_cache or self._wanted.has_local:
+        if not from_cache or has_local:
             status = self._from_index(keep=not from_cache)
         if status == protocol.EXIT_DONE:
             done.write_text(self._key)
@@ -78,11 +82,15 @@ class Installation:
         return outcome.status == 0
 
     def _from_index(self, keep: bool) -> int:
-        file = self._wanted.file(self._installer, self._run.run_path)
-        if file is None:
+        file = self._wanted.file(self._installer, self._run.run_path) if self._wanted is not None else None
+        if self._wanted is not None and file is None:
             return protocol.EXIT_FAILED
         before = set(self._installer.packages(str(self._installer.own)))
-        outcome = self._installer.install([*self._command, "-r", str(file)])
+        # One after the other: a file with hashes takes nothing beside it.
+        outcome = Outcome(protocol.EXIT_DONE, False)
+        for words in [self._packages, ["-r", str(file)] if file is not None else []]:
+            if words and outcome.status == protocol.EXIT_DONE:
+                outcome = self._installer.install([*self._command, *words])
         if outcome.status == 0 and keep and self._cache is not None:
             come = set(self._installer.packages(str(self._installer.own))) - before
             self._keep(self._cache, sorted(line for line in come if " @ file:" not in line))
@@ -93,7 +101,8 @@ class Installation:
         if not installed or self._command[0] == self._installer.uv:
             return  # uv makes no wheels
         listed = self._run.run_path / "kept-requirements.txt"
-        options = [_absolute(line, self._wanted.path.parent) for line in self._wanted.options]
+        wanted = self._wanted
+        options = [_absolute(line, wanted.path.parent) for line in wanted.options] if wanted is not None else []
         listed.write_text("\n".join([*options, *installed]) + "\n")
         shutil.rmtree(str(self._folder), ignore_errors=True)
         pip = [self._command[0], "-m", "pip", "wheel", "-q", "--no-deps"]

@@ -101,10 +101,12 @@ class Supervisor:
         if self._mirror.enabled:
             yield protocol.RESTORE_STEP, runner_command("restore", self._run)
         self._mirror.ensure_running()
-        if self._job.get("requirements"):
+        if self._job.get("requirements") or self._job.get("packages"):
             yield protocol.SETUP_STEP, runner_command("install", self._run)
         if self._job.get("setup"):
             yield protocol.SETUP_STEP, self._job["setup"]
+        if self._job.get("framework"):
+            yield protocol.SMOKE_STEP, runner_command("smoke", self._run)
         yield protocol.RUN_STEP, self._job["argv"]
 
     def _run_step(self, step: str, argv: list[str], ready: int) -> StepEnd:

@@ -21,6 +21,7 @@ DATA = {
     "airflow_tpu/_include/catalogue/generations.csv",
     "airflow_tpu/_include/catalogue/prices.csv",
     "airflow_tpu/_include/catalogue/runtime_versions.csv",
+    "airflow_tpu/_include/catalogue/frameworks.csv",
     "airflow_tpu/_include/catalogue/transfer.csv",
     "airflow_tpu/_include/dags/tpu_train.py",
     "airflow_tpu/_include/grants/example.yaml",

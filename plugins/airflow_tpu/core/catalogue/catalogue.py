@@ -71,6 +71,7 @@ class Catalogue:
     :param runtimes: runtime versions by generation.
     :param transfer: rates of data transfer by the continents from and to.
     :param generations: generations, and the rule by which their types are named.
+    :param frameworks: packages that bring a framework to a TPU, as rows of ``frameworks.csv``.
     """
 
     types: Mapping[str, AcceleratorType]
@@ -79,6 +80,7 @@ class Catalogue:
     runtimes: Mapping[str, tuple[str, ...]]
     transfer: Mapping[tuple[str, str], Rate] = field(default_factory=dict)
     generations: Generations = field(default_factory=Generations)
+    frameworks: tuple[Mapping[str, str], ...] = ()
 
     @classmethod
     def load(cls, directory: Path, own: Mapping[str, Path] | None = None) -> Catalogue:
@@ -101,6 +103,7 @@ class Catalogue:
             runtimes=runtimes,
             transfer=_transfer(rows["transfer.csv"]),
             generations=Generations.of_rows(rows["generations.csv"]),
+            frameworks=tuple(rows["frameworks.csv"]),
         )
 
     def zones_of(self, accelerator_type: str) -> tuple[str, ...]:

@@ -80,6 +80,7 @@ _PRICES: dict[str, Check] = {
     **dict.fromkeys(("on_demand_usd_per_chip_hour", "spot_usd_per_chip_hour"), price),
 }
 _VERSIONS: dict[str, Check] = dict.fromkeys(("runtime_version", "generations"), text)
+_FRAMEWORKS: dict[str, Check] = dict.fromkeys(("framework", "version", "generations", "packages"), text)
 _TRANSFER: dict[str, Check] = {
     **dict.fromkeys(("from_continent", "to_continent"), _continent),
     "low_usd_per_gib": rate,
@@ -91,5 +92,6 @@ TABLES: Mapping[str, Table] = {
     "prices.csv": Table(_PRICES | _SOURCE, key=("accelerator_type", "zone")),
     "runtime_versions.csv": Table(_VERSIONS | _SOURCE, key=("runtime_version", "generations")),
     "transfer.csv": Table(_TRANSFER | _SOURCE, key=("from_continent", "to_continent")),
+    "frameworks.csv": Table(_FRAMEWORKS | _SOURCE, key=("framework", "version")),
 }
 """The files of a catalogue, the generations before the types that are checked against them."""

@@ -23,7 +23,7 @@ def python_of(runtime: str) -> tuple[int, int] | None:
     (https://github.com/tensorflow/tensorflow/issues/52149).
     """
     if runtime.startswith(_WITH_TENSORFLOW):
-        return (3, 8) if _version(runtime) < (2, 14) else (3, 10)
+        return (3, 8) if version_of(runtime) < (2, 14) else (3, 10)
     return (3, 10) if _UBUNTU_22.fullmatch(runtime) else None
 
 
@@ -51,18 +51,20 @@ def _fits(name: str, slice_of_several: bool) -> bool:
 
 def _nearest(runtime: str, allowed: Iterable[str]) -> str | None:
     """By version first: there is 2.3 and 2.4.2 but no 2.4, and 2.4.2 is what its user means."""
-    asked = _version(runtime)
-    versions = [(name, found) for name in allowed if (found := _version(name))]
+    asked = version_of(runtime)
+    versions = [(name, found) for name in allowed if (found := version_of(name))]
     if not asked or not versions:
         return nearest(runtime, allowed)
-    return min(versions, key=lambda pair: _distance(asked, pair[1]))[0]
+    return min(versions, key=lambda pair: distance(asked, pair[1]))[0]
 
 
-def _version(name: str) -> tuple[int, ...]:
+def version_of(name: str) -> tuple[int, ...]:
+    """Return the first version in a name, its first three numbers; empty if it has none."""
     match = _VERSION.search(name[:200])
     return tuple(int(part[:6]) for part in match.group().split("."))[:3] if match else ()
 
 
-def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+def distance(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """Return how far two versions are apart, the first number counting most; 2.18 is 2.18.0."""
     padded = zip_longest(one, other, fillvalue=0)
     return tuple(abs(mine - theirs) for mine, theirs in padded)

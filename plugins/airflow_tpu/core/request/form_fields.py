@@ -109,6 +109,14 @@ def _source(value: Any) -> str:
     return str(source_address(value)) if value else ""
 
 
+def _framework(value: Any) -> Any:
+    from airflow_tpu.core.request.references.framework import (
+        framework,  # read when a form is, not each time a DAG is parsed
+    )
+
+    return framework(value)
+
+
 def _paid_reason(value: Any) -> str:
     from airflow_tpu.core.request.consent import reason  # read when a form is, not each time a DAG file is parsed
 
@@ -159,6 +167,15 @@ _WHAT: Form = {
         "Requirements",
         Text(optional(paths.relative_path), "relative path", examples=("requirements-tpu.txt",)),
         "Requirements file below `include/train`.",
+        "",
+    ),
+    "framework": FormField(
+        WHAT,
+        "Framework",
+        Text(
+            _framework, "`tensorflow`, `jax` or `torch`, with a version", examples=("tensorflow 2.18", "jax", "torch")
+        ),
+        "Picks runtime version and packages for the type. The TPU VM tries it before the script starts.",
         "",
     ),
     "revision": FormField(

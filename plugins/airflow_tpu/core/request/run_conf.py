@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_tpu.core.catalogue.catalogue import Catalogue
+from airflow_tpu.core.catalogue.frameworks import Stack
 from airflow_tpu.core.catalogue.runtimes import runtime_faults
 from airflow_tpu.core.request.command import Command
 from airflow_tpu.core.request.fields import Invalid, fault_of, read_fields, shown
 from airflow_tpu.core.request.form_fields import FORM, REFUSE, WALK, Form
+from airflow_tpu.core.request.references.framework import resolved
 from airflow_tpu.core.request.references.secrets import SecretReference
 from airflow_tpu.core.request.references.source_address import (
     Address,
@@ -39,6 +41,7 @@ class RunConf:
     command: Command | None
     arguments: tuple[str, ...]
     requirements: str
+    framework: Stack | None
     revision: str
     data_uri: str
     seed: int
@@ -76,8 +79,10 @@ class RunConf:
         values, faults = read_form(mapping, catalogue, form)
         if faults:
             raise ConfigError(faults, "the trigger form")
-        default = catalogue.types[values["accelerator_type"]].default_runtime
-        return cls(**{**values, "runtime_version": values["runtime_version"] or default})
+        kind = catalogue.types[values["accelerator_type"]]
+        stack, _ = resolved(values, kind, catalogue)
+        runtime = values["runtime_version"] or (stack.runtime if stack is not None else kind.default_runtime)
+        return cls(**{**values, "runtime_version": runtime, "framework": stack})
 
     @property
     def queued(self) -> bool:
@@ -107,6 +112,11 @@ class RunConf:
             found += [NamedURI(field, uri, uri, is_read=True)] if uri.startswith("gs://") else []
         found += [replace(named, is_read=False) for named in written]
         return (*found, *(named for field, text in texts.items() for named in named_uris(field, text)))
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What the framework needs beside the image."""
+        return () if self.framework is None else self.framework.packages
 
     @property
     def bucket_outputs(self) -> tuple[str, ...]:
@@ -161,6 +171,7 @@ def read_form(
     if kind is not None and kind.supported:
         faults += zone_faults(kind, values.get("zone"), catalogue)
         faults += runtime_faults(kind, values.get("runtime_version"), catalogue.all_runtimes())
+        faults += resolved(values, kind, catalogue)[1]
     return values, faults
 
 

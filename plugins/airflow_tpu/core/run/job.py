@@ -46,6 +46,8 @@ class JobSpec:
     :param environment: added to the login's environment; never shown, it may hold what must not be logged.
     :param working_dir: relative to the unpacked bundle.
     :param requirements: file in the bundle whose packages are installed first, in the step ``setup``; empty for none.
+    :param packages: requirements beside those of the file, which are installed first.
+    :param framework: what is tried before the command, with its version: ``jax``, ``tensorflow 2.18``. Empty: nothing.
     :param wheels_uri: ``gs://bucket/prefix`` below which wheels of installed packages are kept for later TPUs. Empty:
         nowhere.
     :param setup: run first, with the same log; if it fails, the run has failed in the step ``setup``.
@@ -74,6 +76,8 @@ class JobSpec:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     working_dir: str = ""
     requirements: str = ""
+    packages: tuple[str, ...] = ()
+    framework: str = ""
     wheels_uri: str = ""
     setup: tuple[str, ...] = ()
     grace_secs: float = protocol.GRACE_SECS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -56,7 +56,8 @@ class RunResult:
 
     :param exit_code: exit status, None if a signal ended it.
     :param signal: number of the signal, None if it exited.
-    :param step: ``restore`` (checkpoints from the bucket), ``setup`` (installing requirements) or ``run``.
+    :param step: ``restore`` (checkpoints from the bucket), ``setup`` (installing requirements), ``smoke`` (framework,
+        device and bucket) or ``run``.
     :param stopped: a person asked it to stop.
     :param stop_command: it was the runner's stop command that asked, which is what a person does.
     :param deadline: it was stopped because its deadline had passed.
@@ -170,8 +171,8 @@ def classify_exit(result: RunResult, tail: str = "") -> TPUError | None:
         return RunStopped(_of_command(result))
     if (result.step, result.exit_code) == (protocol.RESTORE_STEP, protocol.EXIT_RESUME_REFUSED):
         return _failed(result, _NOT_RESUMED, tail)
-    if result.step == "setup" and _ended_by_itself(result):
-        return _of_setup(result, tail)
+    if result.step in _BEFORE and _ended_by_itself(result):
+        return _BEFORE[result.step](result, tail)
     if result.exit_code in _STOPPED:
         return RunInterrupted(f"the run {_of_stop(result)} ({result.how})")
     if result.tpu_holder and not result.stopped and _outside_signal(result) is None:
@@ -239,6 +240,20 @@ def _of_setup(result: RunResult, tail: str) -> TPUError:
     )
 
 
+def _of_smoke(result: RunResult, tail: str) -> TPUError:
+    """What was tried before the script did not work; the last line of the log names the cause."""
+    if result.exit_code == protocol.EXIT_NO_ACCELERATOR:
+        return AcceleratorMissing("the framework works and sees no TPU, so the script was not started")
+    if result.exit_code == _NO_ACCESS:
+        return AccessDenied(
+            "the TPU VM's service account lacks a right in the bucket of the artifacts, so the script was not started: "
+            "give it roles/storage.objectAdmin on the bucket. Its log has the bucket's answer"
+        )
+    if result.exit_code == protocol.EXIT_STORAGE:
+        return StorageUnreachable(f"the bucket of the artifacts did not answer before the script ({result.how})")
+    return _failed(result, "the framework does not work on this TPU VM, so the script was not started", tail)
+
+
 def _of_holder(result: RunResult, tail: str) -> TPUError:
     """One process holds the TPU: a stranger's goes with the machine, one of the script's own comes again."""
     if result.tpu_holder == protocol.OWN_PROCESS:
@@ -302,6 +317,13 @@ def _saved(result: RunResult) -> str:
         step = "" if result.resumed_step is None else f" of step {result.resumed_step}"
         return f" It saved none; the checkpoint{step} that it began with is safe.{doubt}"
     return ""
+
+
+_BEFORE: Mapping[str, Callable[[RunResult, str], TPUError]] = {
+    protocol.SETUP_STEP: _of_setup,
+    protocol.SMOKE_STEP: _of_smoke,
+}
+"""What it means that a step before the script has failed by itself."""
 
 
 def _signal_name(number: int) -> str:

@@ -30,6 +30,7 @@ OTHER: Mapping[str, Any] = MappingProxyType(
         "source_conn_id": "other",
         "command": "python other.py",
         "requirements": "other.txt",
+        "framework": "jax",
         "data_uri": "gs://other/data",
         "revision": "v11",
         "seed": 11,

@@ -71,6 +71,7 @@ def test_a_good_form(catalogue: Catalogue) -> None:
         revision="",
         seed=7,
         requirements="",
+        framework=None,
         data_uri="",
         environment={},
         secrets={},
