@@ -165,7 +165,7 @@ def _seconds(name: str, default: float) -> float:
         value = float(text or default)
     except ValueError:
         value = -1.0
-    if not 0 <= value < _MOST_SECONDS:
+    if not 0 <= value <= _MOST_SECONDS:
         from airflow_tpu.errors import ConfigError, Fault
 
         allowed = (f"0 to {_MOST_SECONDS:g}",)

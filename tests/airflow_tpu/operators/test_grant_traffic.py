@@ -164,7 +164,7 @@ def test_a_bucket_of_several_regions(env: CloudEnv, bucket: Make, location: str)
 def test_a_partners_bucket(env: CloudEnv, bucket: Make, place: str) -> None:
     """A2: every URI of the form is looked at; a bucket whose metadata are refused is unknown, never taken for near."""
     bucket("EUROPE-WEST4")
-    fault = {"match": {"method": "GET", "bucket": "far-away", "object": ""}, "params": {"action": "403"}}
+    fault = {"match": {"op": "buckets.get", "bucket": "far-away"}, "params": {"action": "403"}}
     env.cloud.cloud.faults.add({"point": "gcs.request", "times": 9, **fault})
     error = refusal(env, **{"data_uri": "", place: FAR})
     assert isinstance(error, GrantUnknown)

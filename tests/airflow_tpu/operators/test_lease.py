@@ -186,8 +186,8 @@ def test_bucket_of_another_project_is_a_reason(env: CloudEnv) -> None:
 
 def test_unreadable_number_is_not_held_against_the_run(run: Run, env: CloudEnv) -> None:
     """Where the metadata of the grant's bucket may not be read the project's number is unknown, and not guessed."""
-    fault = {"match": {"method": "GET", "bucket": BUCKET, "object": ""}, "params": {"action": "403"}}
-    env.cloud.cloud.faults.add({"point": "gcs.request", "after": 1, **fault})  # the first look is for the location
+    fault = {"match": {"op": "buckets.get", "bucket": BUCKET}, "params": {"action": "403"}}
+    env.cloud.cloud.faults.add({"point": "gcs.request", "after": 2, **fault})  # two looks for the location come first
     assert run(CloudTPUCheckGrantOperator, KEYS[0])["reasons"] == []
     assert env.cloud.cloud.faults.unused() == []
 

@@ -77,7 +77,7 @@ def test_wait_ends_with_the_lease(
     env: CloudEnv, create: Create, runs: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next check is never after the deadline, however long the pause would be."""
-    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS", "100000")
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS", "86400")
     env.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
     with pytest.raises(TaskDeferred) as deferred:
         create()

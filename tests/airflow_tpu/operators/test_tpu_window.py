@@ -65,7 +65,7 @@ def test_wait_for_capacity_ends_with_the_window(
     env: CloudEnv, runs: RunStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The task wakes when its window closes, however long the pause would be, and says until when it waits."""
-    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS", "100000")
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS", "86400")
     env.cloud.add_fault("tpu.operation", {"verb": "create"}, **NO_CAPACITY)
     with pytest.raises(TaskDeferred) as deferred:
         task(**OPEN).execute(context())
