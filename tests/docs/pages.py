@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "include" / "train" / "README.md"])
 SHELLS = {"console", "bash", "sh", "shell"}
 PROMPT = "$ "
-_BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<body>.*?)^```", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"^```(?P<language>\w*|\{\w+\})\n(?P<body>.*?)^```", re.DOTALL | re.MULTILINE)
 _HEREDOC = re.compile(r"<<-?\s*'?(\w+)'?")
 
 

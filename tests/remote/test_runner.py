@@ -14,7 +14,7 @@ from airflow_tpu.core.source.bundle import RunnerArchive
 from tests.remote.vm import REPOSITORY, RUN, Machine
 
 REMOTE = REPOSITORY / "include" / "remote"
-SIZE_LIMIT = 256 * 1024  # bytes: it travels through SSH before the first command on each new TPU VM
+SIZE_LIMIT = 96 * 1024  # bytes: it travels through SSH before the first command on each new TPU VM
 
 
 def test_the_runner_is_python_3_8(oldest_machine: Machine) -> None:

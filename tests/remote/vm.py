@@ -57,7 +57,7 @@ class Machine:
         runner.mkdir(parents=True)
         self._install_power_switch()
         subprocess.run(
-            ["tar", "-xf", "-", "-C", str(runner)],
+            ["tar", "-xzf", "-", "-C", str(runner)],
             input=RunnerArchive.build(REPOSITORY / "include" / "remote").data,
             check=True,
         )

@@ -25,7 +25,7 @@ _HOME_DIR = f'"$HOME"/{protocol.ROOT_DIR}/{protocol.RUNNER_DIR}'
 _INSTALL = (
     'umask 077; d={home}/{digest}; t="$d.$$"; '
     'if [ -f "$d/runner.py" ]; then cat > /dev/null; exit 0; fi; '
-    'mkdir -p "$t" && tar -xf - -C "$t" || exit 1; '
+    'mkdir -p "$t" && tar -xzf - -C "$t" || exit 1; '
     'mv -T "$t" "$d" 2> /dev/null || rm -rf "$t"; '
     '[ -f "$d/runner.py" ]'
 )
