@@ -127,7 +127,7 @@ class RunnerArchive:
         if "runner.py" not in files:
             raise FileNotFoundError(remote_dir / "runner.py")
         files["protocol.py"] = Path(protocol.__file__)
-        # A quarter of its size: it travels before the first command on each new TPU VM. No time: equal files, equal name.
+        # A quarter of the size, before the first command on each new TPU VM. No time: equal files, equal name.
         return cls(gzip.compress(_archive(files), mtime=0))
 
 
