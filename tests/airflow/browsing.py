@@ -96,7 +96,7 @@ def has_links(seen: Screen, run: TrainingRun) -> None:
     seen.keep("links")
     tpu, artifacts = map(seen.destination, ("TPU in Google Cloud", ARTIFACTS))
     assert f"{CONSOLE}/compute/tpus/details/us-central1-f/{run.key.node_id(1)}?" in tpu
-    assert f"{CONSOLE}/storage/browser/trc-local/airflow-tpu/runs/{run.key.name}/attempt-1?" in artifacts
+    assert f"{CONSOLE}/storage/browser/trc-local/airflow-tpu/runs/{run.key.name}/train/attempt-1?" in artifacts
     seen.open(details(run, "report")).get_by_text("Extra Links").wait_for()
     seen.usage_of_report().get_by_role("heading", name="Not free", exact=True).wait_for()
 

@@ -105,7 +105,7 @@ def to_train(run: TrainingRun, state: str = "running") -> str:
 
 def to_copy(run: TrainingRun) -> str:
     """Bring a run to where it copies what the training has left."""
-    metrics = {"object": f"*{run.key.name}/attempt-1/output/metrics.json", "method": "GET"}
+    metrics = {"object": f"*{run.key.name}/train/attempt-1/output/metrics.json", "method": "GET"}
     run.add_fault("gcs.request", metrics, action="delay", seconds=HELD)
     run.trigger()
     run.let_end()

@@ -190,7 +190,7 @@ class TrainingRun:
 
     def steps(self) -> list[int]:
         """Numbers of the steps in the log that is kept beside the artifacts of the first attempt, in order."""
-        name = f"airflow-tpu/runs/{self.key.name}/attempt-1/log.txt"
+        name = f"airflow-tpu/runs/{self.key.name}/train/attempt-1/log.txt"
         return [
             int(number) for number in re.findall(r"step (\d+) done", bucket(self.cloud).blob(name).download_as_text())
         ]

@@ -216,7 +216,7 @@ def test_worker_killed_while_training(run: TrainingRun) -> None:
 def test_worker_killed_while_copying(run: TrainingRun) -> None:
     """The next try compares bucket and TPU anew and copies what is missing."""
     # What train has not uploaded already takes no time; the last thing that copy asks the bucket for does then.
-    metrics = {"object": f"*{run.key.name}/attempt-1/output/metrics.json", "method": "GET"}
+    metrics = {"object": f"*{run.key.name}/train/attempt-1/output/metrics.json", "method": "GET"}
     run.add_fault("gcs.request", metrics, action="delay", seconds=60)
     run.trigger()
     run.let_end()
