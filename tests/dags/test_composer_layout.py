@@ -108,7 +108,7 @@ def test_triggerer_finds_its_triggers_in_the_wheel(layout: Layout) -> None:
 def test_airflow_sees_one_provider_and_one_plugin(layout: Layout) -> None:
     """The wheel's entry points register the provider, its connection form and the usage page."""
     shown = layout.python("-c", PLUGINS)
-    assert shown.stdout.splitlines()[-1:] == ["True True Google Cloud TPU 12"], shown.stderr
+    assert shown.stdout.splitlines()[-1:] == ["True True Google Cloud TPU 13"], shown.stderr
 
 
 def test_training_scripts_are_no_dags(layout: Layout) -> None:
