@@ -18,6 +18,7 @@ from airflow_tpu.params import train_params
 from airflow_tpu.task_groups import tpu_session
 
 if TYPE_CHECKING:
+    from airflow.sdk import Param
     from airflow.sdk.definitions.dag import ScheduleArg
 
     from airflow_tpu.tpu_run import TPURun
@@ -60,14 +61,13 @@ def nightly_dag(  # noqa: PLR0913 - keyword arguments that a DAG file names
     :raises ConfigError: the run names no model or has an unknown field, which fails the DAG's import.
     """
     model = _model(run)
-    shown: TPURun = {"start_within_hours": WINDOW_HOURS, **run}
     with DAG(
         dag_id=dag_id or f"tpu_nightly_{model.replace('-', '_')}",
         schedule=schedule,
         catchup=False,
         max_active_runs=1,
         is_paused_upon_creation=True,  # whatever Airflow's default is: copying a file creates no TPU
-        params=train_params(**shown),
+        params=_form(run),
         deadline=deadline_alerts(),
         on_failure_callback=failure_notices(),
         tags=["tpu"],
@@ -76,6 +76,11 @@ def nightly_dag(  # noqa: PLR0913 - keyword arguments that a DAG file names
         bar = {"metric": metric, "higher_is_better": higher_is_better, "min_improvement": min_improvement}
         _tasks({**bar, "keep_versions": keep_versions})
     return dag
+
+
+def _form(run: TPURun) -> dict[str, Param]:
+    shown: TPURun = {"start_within_hours": WINDOW_HOURS, **run}
+    return train_params(**shown)
 
 
 def _model(run: TPURun) -> str:
