@@ -177,7 +177,7 @@ def empty_tar() -> bytes:
 
 
 def processes_with(variable: str) -> list[int]:
-    """Live processes that have been started with ``NAME=value`` in their environment."""
+    """Live processes of this computer with ``NAME=value`` in their environment: other tests run beside this one."""
     return [pid for pid, variables in _environments().items() if variable.encode() in variables]
 
 

@@ -71,12 +71,12 @@ def kill_supervisor(machine: Machine, run: RunRef) -> None:
 def test_the_old_command_has_ended_before_a_new_attempt_starts(oldest_machine: Machine, supervised: bool) -> None:
     """The command of an earlier attempt is asked to save, and the next one begins after its end, with its work."""
     machine = oldest_machine
-    machine.start("sh", "-c", CAREFUL, run=ONE, environment={"MINE": "earlier"})
+    machine.start("sh", "-c", CAREFUL, run=ONE, environment={"MINE": str(machine.home)})
     until(lambda: b"ready" in machine.log(ONE))
     if not supervised:
         kill_supervisor(machine, ONE)
     machine.start("sh", "-c", 'cat "$TRC_CHECKPOINT_DIR/c"', run=TWO)
-    assert processes_with("MINE=earlier") == []
+    assert processes_with(f"MINE={machine.home}") == []
     machine.result(TWO)
     assert machine.log(TWO) == b"airflow-tpu: stopped what attempt 1 had left running here\nsaved\n"
 
@@ -85,11 +85,11 @@ def test_an_old_command_that_does_not_listen_is_killed(oldest_machine: Machine) 
     """After the grace of the new job the old command is killed with all that it has started."""
     machine = oldest_machine
     stubborn = "trap '' TERM; setsid sh -c 'while :; do sleep 0.1; done' & echo ready; while :; do sleep 0.1; done"
-    machine.start("sh", "-c", stubborn, run=ONE, environment={"MINE": "stubborn"})
+    machine.start("sh", "-c", stubborn, run=ONE, environment={"MINE": str(machine.home)})
     until(lambda: b"ready" in machine.log(ONE))
     kill_supervisor(machine, ONE)
     machine.start("true", run=TWO, grace_secs=0.2)
-    assert processes_with("MINE=stubborn") == []
+    assert processes_with(f"MINE={machine.home}") == []
 
 
 def test_other_runs_are_not_stopped_by_a_start(machine: Machine) -> None:

@@ -53,12 +53,12 @@ def test_the_stop_file_is_there_before_the_signal(machine: Machine) -> None:
 
 def test_a_run_that_does_not_listen_is_killed_with_all_it_started(machine: Machine) -> None:
     """After the grace a command that ignores TERM is killed, and so is its child in another session."""
-    machine.start("sh", "-c", STUBBORN, environment={"MINE": "stubborn"})
+    machine.start("sh", "-c", STUBBORN, environment={"MINE": str(machine.home)})
     wait_for(machine, b"ready")
     answer = machine.stop(0.2)
     assert answer["result"]["signal"] == signal.SIGKILL
     assert answer["survivors"] == []
-    assert processes_with("MINE=stubborn") == []
+    assert processes_with(f"MINE={machine.home}") == []
 
 
 def test_a_stopped_process_hears_the_request(machine: Machine) -> None:
@@ -121,14 +121,14 @@ def test_other_runs_and_other_processes_live_on(machine: Machine, bystander: sub
 
 def test_a_run_without_its_supervisor_is_stopped_all_the_same(machine: Machine) -> None:
     """After the supervisor was killed its command lives on; stop finds and ends it and what it started."""
-    machine.start("sh", "-c", STUBBORN, environment={"MINE": "orphan"})
+    machine.start("sh", "-c", STUBBORN, environment={"MINE": str(machine.home)})
     wait_for(machine, b"ready")
     os.kill(machine.recorded()["supervisor_pid"], signal.SIGKILL)
     until(lambda: machine.status()["state"] == "gone")
-    assert processes_with("MINE=orphan") != []
+    assert processes_with(f"MINE={machine.home}") != []
     answer = machine.stop(0.2)
     assert (answer["state"], answer["survivors"]) == ("gone", [])
-    assert processes_with("MINE=orphan") == []
+    assert processes_with(f"MINE={machine.home}") == []
 
 
 @pytest.mark.parametrize("pid", [None, 0, 1, -1, "bystander", "not a number"])

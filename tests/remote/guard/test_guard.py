@@ -167,12 +167,12 @@ def test_a_run_that_nobody_collected_is_given_back(machine: Machine, cloud: Back
 
 def test_a_killed_supervisor_changes_nothing(machine: Machine, cloud: BackgroundCloud) -> None:
     """Memory ran out and took the supervisor: its orphaned script is ended, and the node goes all the same."""
-    forget_later(machine, cloud, DEAF, environment={"GO": "/nowhere", "MINE": "orphan"})
+    forget_later(machine, cloud, DEAF, environment={"GO": "/nowhere", "MINE": str(machine.home)})
     os.kill(machine.recorded()["supervisor_pid"], signal.SIGKILL)
-    assert processes_with("MINE=orphan") != []
+    assert processes_with(f"MINE={machine.home}") != []
     with deadline_passes(machine, cloud):
         eventually(lambda: nodes(cloud), lambda found: found == {}, TIMEOUT)
-    assert processes_with("MINE=orphan") == []
+    assert processes_with(f"MINE={machine.home}") == []
     assert set(saved(cloud)) == EVERYTHING
 
 

@@ -55,9 +55,9 @@ def test_what_cannot_be_started_is_told_like_a_shell_would(
 
 def test_what_the_command_leaves_running_is_ended_and_counted(machine: Machine) -> None:
     """A child in a session of its own, with an emptied environment, does not outlive the result."""
-    result = machine.run("sh", "-c", "(setsid env -i LEFT=here sleep 1000 &) ; sleep 0.2")
+    result = machine.run("sh", "-c", f"(setsid env -i LEFT={machine.home} sleep 1000 &) ; sleep 0.2")
     assert (result["exit_code"], result["leftovers_killed"]) == (0, 1)
-    assert processes_with("LEFT=here") == []
+    assert processes_with(f"LEFT={machine.home}") == []
 
 
 def test_the_log_holds_both_streams_in_order_and_its_size(machine: Machine) -> None:

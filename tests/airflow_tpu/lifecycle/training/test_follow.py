@@ -21,6 +21,7 @@ from airflow_tpu.core.source.bundle import Bundle
 from airflow_tpu.errors import DeadlineExceeded, RunInterrupted, TPULost, TPUPreempted
 from airflow_tpu.lifecycle.training.follow import OVERTIME, Follower, RunningJob
 from airflow_tpu.lifecycle.waits.reachability import ONE_TRY, arrive
+from localcloud.testing import eventually
 from localcloud.vm.progress import paths_named
 from localcloud.vm.worker.interface import Worker
 from tests.airflow_tpu.cloud_env import KEY, CloudEnv, now, poll_policy
@@ -78,13 +79,6 @@ class Log:
             self.action()
 
 
-STEP = """
-import os, pathlib, time
-pathlib.Path(os.environ["TRC_OUTPUT_DIR"], "progress.json").write_text('{"step": 1}')
-time.sleep(600)
-"""
-
-
 def later() -> dt.datetime:
     """A deadline that no test reaches."""
     return now() + dt.timedelta(hours=1)
@@ -114,8 +108,9 @@ def on_worker(env: CloudEnv, action: Callable[[Worker], Awaitable[None]]) -> Non
 
 
 def let_go_on(env: CloudEnv) -> None:
-    """Let a waiting script continue."""
-    for path in paths_named("progress.json", env.cloud.cloud.config.state_dir / "vm"):
+    """Let the script that waits, or is about to, continue."""
+    vms = env.cloud.cloud.config.state_dir / "vm"
+    for path in eventually(lambda: list(paths_named("progress.json", vms)), bool):
         path.with_name("go").touch()
 
 
@@ -231,8 +226,10 @@ async def test_deleted_in_mid_run(real_env: CloudEnv, real_client: TPUClient) ->
 
 async def test_rebooted_in_mid_run(real_env: CloudEnv, real_client: TPUClient) -> None:
     """After a maintenance reboot the run is gone without a result, on a node that is READY: tried again soon."""
-    real_env.cloud.add_fault("node.timeline", maintenance_at_step=1, seconds=0.5)
-    job = await started(real_env, real_client, STEP)
+    real_env.cloud.add_fault("node.timeline", maintenance_at_step=2, seconds=0.5)
+    second_step = """wait_for_go(); (output / "progress.json").write_text('{"step": 2}'); time.sleep(600)"""
+    job = await started(real_env, real_client, GATE + second_step)  # a reboot before the answer is another story
+    let_go_on(real_env)
     with pytest.raises(RunInterrupted, match="gone without a result"):
         await follower(real_env, real_client, job, Log()).until_finished(later())
 
