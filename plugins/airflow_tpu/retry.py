@@ -56,34 +56,67 @@ def reason_of_airflow(error: BaseException) -> str:
     return next((reason for path, _, reason in OF_AIRFLOW if path in names), "")
 
 
+_SCRIPT_KEY = "script_failures"
+
+
 class TPURetryPolicy(ExceptionRetryPolicy):
     """Rules for our errors, and a few tries for all others.
 
     ``retries`` has to be as large as the largest budget of preemptions, so it cannot bound what has no rule (Airflow's
-    API is down, the worker's disk is full): such failures are counted apart, in the state that survives the tries.
+    API is down, the worker's disk is full) nor a script that fails: these are counted apart, in the state that survives
+    the tries.
+
+    :param script_retries: how often a script that has failed is tried again.
     """
+
+    def __init__(
+        self, rules: list[RetryRule], default: RetryAction = RetryAction.DEFAULT, script_retries: int = 0
+    ) -> None:
+        super().__init__(rules, default)
+        self.script_retries = script_retries
 
     def evaluate(
         self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
     ) -> RetryDecision:
         """Decide by rule; without one, by how often that has happened in this task."""
+        if context is not None and self.script_retries and _may_end_otherwise(exception):
+            count = _count(context, f"{_SCRIPT_KEY}_{max_tries}")  # another limit after each clear, which begins anew
+            if count <= self.script_retries:
+                reason = f"the script has failed: retry {count} of {self.script_retries}"
+                return RetryDecision(RetryAction.DEFAULT, reason=reason)
         decision = super().evaluate(exception, try_number, max_tries, context)
         if decision.action is not RetryAction.DEFAULT or context is None:
             return decision
-        store = context["task_state_store"]
-        count = int(str(store.get(_FOREIGN_KEY, 0))) + 1
-        store.set(_FOREIGN_KEY, count)
+        count = _count(context, _FOREIGN_KEY)
         if count > FOREIGN_LIMIT:
             return RetryDecision.fail(f"{type(exception).__name__}: happened {count} times")
         return decision
 
 
-def retry_policy() -> ExceptionRetryPolicy:
+def _may_end_otherwise(error: BaseException) -> bool:
+    """Whether a script has failed without saying, by its exit code, that another try would end alike."""
+    from airflow_tpu import protocol as codes  # here, since every DAG file loads this module and few tasks come here
+
+    final = (codes.EXIT_BAD_CONFIG, codes.EXIT_BAD_DATA, codes.EXIT_RESUME_REFUSED, codes.EXIT_DIVERGED)
+    return isinstance(error, errors.RunFailed) and error.exit_code not in final
+
+
+def _count(context: Context, key: str) -> int:
+    """Count one more of these failures of the task."""
+    store = context["task_state_store"]
+    count = int(str(store.get(key, 0))) + 1
+    store.set(key, count)
+    return count
+
+
+def retry_policy(script_retries: int = 0) -> ExceptionRetryPolicy:
     """Return the rules for every error of the tree.
 
     A bug (ours, or of the installation) is not cured by trying: it fails at once and does not hold the TPU.
     A deferral that times out or whose trigger cannot be loaded says nothing about the run on the TPU: the next try
     re-attaches to it. ``execution_timeout`` bounds the task, not each of its tries.
+
+    :param script_retries: how often a script that has failed is tried again.
     """
     rules = [_rule(kind) for kind in leaves()]
     rules.append(RetryRule(exception=[*_BUGS], action=RetryAction.FAIL, reason="a bug: trying again cannot help"))
@@ -96,7 +129,7 @@ def retry_policy() -> ExceptionRetryPolicy:
         )
         for path, final, reason in OF_AIRFLOW
     ]
-    return TPURetryPolicy(rules=rules)
+    return TPURetryPolicy(rules, script_retries=script_retries)
 
 
 def _rule(kind: type[errors.TPUError]) -> RetryRule:

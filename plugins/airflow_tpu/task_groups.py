@@ -18,25 +18,21 @@ from airflow.sdk import AssetAlias, TaskGroup
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import DuplicateTaskIdFound
 
-from airflow_tpu.core.request.form_fields import MAX_PREEMPTIONS
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.operators.artifacts import CloudTPUArtifactsToGCSOperator
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
 from airflow_tpu.operators.ledger import USAGE_ASSET
+from airflow_tpu.operators.provision import INFRASTRUCTURE_RETRIES
 from airflow_tpu.operators.run import CloudTPUTrainOperator
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator, CloudTPUDeleteOperator
 from airflow_tpu.operators.verdict import CloudTPUVerdictOperator
-from airflow_tpu.retry import retry_policy
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
     from airflow.sdk.types import Operator
 
     from airflow_tpu.tpu_run import Conf
-
-INFRASTRUCTURE_RETRIES = MAX_PREEMPTIONS + 50
-"""Airflow's own limit of tries. It never decides: our budget does, and Airflow counts some tries by itself."""
 
 GROUP = "tpu"
 """Id of the group around the tasks of a session that has been given none."""
@@ -90,13 +86,14 @@ def tpu_session(conf: Conf, group_id: str = "", **arguments: Any) -> Iterator[TP
     with ExitStack() as groups:
         lease = _lease(group_id, common, groups)
         session = _around(lease, common)
-        create = CloudTPUCreateOperator(task_id="create", **session.arguments)
+        create = CloudTPUCreateOperator(**{"task_id": "create", "retries": INFRASTRUCTURE_RETRIES, **session.arguments})
         if lease.task_id == LEASE:  # else there is a group of that prefix already
             groups.enter_context(TaskGroup(GROUP, prefix_group_id=False, add_suffix_on_collision=True))
         before = set(lease.dag.task_ids)
         yield session
     work = [task for task in lease.dag.tasks if task.task_id not in before]
-    check_session(session.name, work)
+    check_session(lease, work)
+    lease.session_ended = True
     lease.as_setup()  # type: ignore[no-untyped-call]  # Airflow's own
     session.delete.as_teardown(setups=lease, on_failure_fail_dagrun=True)
     lease >> create >> (_first(work) or [session.delete])
@@ -105,12 +102,12 @@ def tpu_session(conf: Conf, group_id: str = "", **arguments: Any) -> Iterator[TP
 
 def _lease(group_id: str, common: Mapping[str, Any], groups: ExitStack) -> CloudTPULeaseOperator:
     """The setup, in the group that the session gets for its name, or because there is one without a name already."""
-    retried: dict[str, Any] = {"retries": 3, "retry_policy": retry_policy(), "retry_delay": timedelta(seconds=10)}
+    arguments = {"task_id": LEASE, "retries": 3, "retry_delay": timedelta(seconds=10), **common}
     if not group_id:
         with suppress(DuplicateTaskIdFound):
-            return _named(CloudTPULeaseOperator(task_id=LEASE, **retried, **common))
+            return _named(CloudTPULeaseOperator(**arguments))
     groups.enter_context(TaskGroup(group_id or GROUP, add_suffix_on_collision=not group_id))
-    return _named(CloudTPULeaseOperator(task_id=LEASE, **retried, **common))
+    return _named(CloudTPULeaseOperator(**arguments))
 
 
 def _named(lease: CloudTPULeaseOperator) -> CloudTPULeaseOperator:
@@ -121,22 +118,16 @@ def _named(lease: CloudTPULeaseOperator) -> CloudTPULeaseOperator:
 def _around(lease: CloudTPULeaseOperator, common: Mapping[str, Any]) -> TPUSession:
     """The session of a lease, with the tasks that come after its work."""
     common = {**common, "session": lease.session}
-    delete = CloudTPUDeleteOperator(
-        task_id="delete",
-        retries=8,
-        retry_delay=timedelta(seconds=30),
-        retry_exponential_backoff=True,
-        max_retry_delay=timedelta(minutes=10),
-        # An alias: a plain asset that another DAG has defined differently would keep the teardown from starting.
-        outlets=[AssetAlias(USAGE_ASSET)],
-        **common,
-    )
-    retried = {
-        "retries": INFRASTRUCTURE_RETRIES,
-        "retry_policy": retry_policy(),
+    often = {
+        "retries": 8,
         "retry_delay": timedelta(seconds=30),
+        "retry_exponential_backoff": True,
+        "max_retry_delay": timedelta(minutes=10),
     }
-    return TPUSession(lease, delete, CloudTPUVerdictOperator(task_id="verdict"), {**retried, **common})
+    # An alias: a plain asset that another DAG has defined differently would keep the teardown from starting.
+    told = [AssetAlias(USAGE_ASSET)]
+    delete = CloudTPUDeleteOperator(**{**often, **common, "task_id": "delete", "outlets": told})
+    return TPUSession(lease, delete, CloudTPUVerdictOperator(task_id="verdict"), common)
 
 
 def _first(work: Sequence[Operator]) -> list[Operator]:
@@ -154,17 +145,17 @@ def _last(work: Sequence[Operator]) -> list[Operator]:
 _REMEDY = "order them with >>, put them on branches of which one is taken, or give each a tpu_session of its own"
 
 
-def check_session(name: str, work: Iterable[Operator]) -> None:
+def check_session(lease: CloudTPULeaseOperator, work: Iterable[Operator]) -> None:
     """Refuse a session in which two trainings may run at once, or a task that belongs to no session.
 
-    :param name: of the session.
+    :param lease: of the session.
     :param work: the tasks inside.
     :raises ConfigError: names the tasks and what to do.
     """
-    tasks = list(work)
+    tasks, name = list(work), lease.session
     ours = [task for task in tasks if isinstance(task, CloudTPUBaseOperator)]
     trainings = [task for task in ours if isinstance(task, CloudTPUTrainOperator) and task.session == name]
-    faults = [*_strangers(name, ours), *_mapped(tasks), *_at_once(trainings), *_unknown(name, ours, trainings)]
+    faults = [*_strangers(name, ours), *_mapped(lease, tasks), *_at_once(trainings), *_unknown(name, ours, trainings)]
     if faults:
         raise ConfigError(faults, f"the session {name}" if name else "the session")
 
@@ -175,11 +166,22 @@ def _strangers(name: str, ours: Iterable[CloudTPUBaseOperator]) -> Iterator[Faul
             yield Fault("session", task.task_id, "has no session: call it with **session.arguments")
 
 
-def _mapped(tasks: Iterable[Operator]) -> Iterator[Fault]:
+_SHARED = "its mapped instances would share one TPU: map a task group with the tpu_session inside instead"
+
+
+def _mapped(lease: CloudTPULeaseOperator, tasks: Iterable[Operator]) -> Iterator[Fault]:
+    """What is mapped while the session is not: each instance would look for a TPU of its own index."""
+    own = lease.get_closest_mapped_task_group()
     for task in tasks:
-        if isinstance(task, MappedOperator) and issubclass(task.operator_class, CloudTPUBaseOperator):
-            problem = "its mapped instances would share one TPU: map a task group with the tpu_session inside instead"
-            yield Fault("expand", task.task_id, problem)
+        if isinstance(task, MappedOperator):
+            if issubclass(task.operator_class, CloudTPUBaseOperator):
+                yield Fault("expand", task.task_id, _SHARED)
+        elif (
+            isinstance(task, CloudTPUBaseOperator)
+            and task.session == lease.session
+            and task.get_closest_mapped_task_group() is not own
+        ):
+            yield Fault("expand", task.task_id, _SHARED)
 
 
 def _at_once(trainings: Iterable[CloudTPUTrainOperator]) -> Iterator[Fault]:
@@ -190,9 +192,29 @@ def _at_once(trainings: Iterable[CloudTPUTrainOperator]) -> Iterator[Fault]:
 
 
 def _ordered(one: BaseOperator, other: BaseOperator) -> bool:
-    return one.task_id in other.get_flat_relative_ids(upstream=True) or other.task_id in one.get_flat_relative_ids(
-        upstream=True
-    )
+    return one.task_id in _ended_before(other) or other.task_id in _ended_before(one)
+
+
+_EAGER = frozenset({"always", "one_success", "one_failed", "one_done"})
+"""Trigger rules by which a task begins before all those above it have ended."""
+
+
+def _ended_before(task: Operator) -> set[str]:
+    """Ids of the tasks that have ended whenever a task begins."""
+    found, looked_at = set[str](), [task]
+    while looked_at:
+        below = looked_at.pop()
+        if _waits_for_all(below):
+            new = [above for above in below.upstream_list if above.task_id not in found]
+            found |= {above.task_id for above in new}
+            looked_at += new
+    return found
+
+
+def _waits_for_all(task: Operator) -> bool:
+    """Whether a task begins only after all those directly above it have ended."""
+    rule = str(getattr(task.trigger_rule, "value", task.trigger_rule))
+    return rule not in _EAGER or (rule != "always" and len(task.upstream_task_ids) == 1)
 
 
 def _on_branches(one: BaseOperator, other: BaseOperator) -> bool:

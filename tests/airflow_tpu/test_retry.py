@@ -48,6 +48,24 @@ def test_foreign_errors_keep_plain_retries() -> None:
     assert retry_policy().evaluate(OSError("disk"), try_number=1, max_tries=5).action is RetryAction.DEFAULT
 
 
+@pytest.mark.parametrize(
+    ("error", "actions"),
+    [
+        (errors.RunFailed("exit 3", 3), [RetryAction.DEFAULT, RetryAction.DEFAULT, RetryAction.FAIL]),
+        (errors.RunFailed("bad data", 65), [RetryAction.FAIL]),
+        (errors.DeadlineExceeded("late"), [RetryAction.FAIL]),
+    ],
+)
+def test_script_that_fails_is_tried_again_as_often_as_its_task_says(
+    error: errors.TPUError, actions: list[RetryAction]
+) -> None:
+    """Unless its exit code says that another try ends alike; after a clear, which raises the limit, it counts anew."""
+    policy, context = retry_policy(script_retries=2), {"task_state_store": Store()}
+    for limit in (1052, 1055):
+        found = [policy.evaluate(error, 1, limit, context).action for _ in actions]  # type: ignore[arg-type]
+        assert found == actions
+
+
 @pytest.mark.parametrize("interruption", [TaskDeferralTimeout("late"), TaskDeferralError("no such trigger")])
 def test_interrupted_wait_is_tried_again_soon(interruption: Exception) -> None:
     """A deferral that timed out, or whose trigger failed, says nothing of the run: the next try re-attaches to it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,7 @@ from airflow.sdk.exceptions import DuplicateTaskIdFound
 
 from airflow_tpu.errors import ConfigError
 from airflow_tpu.operators.artifacts import CloudTPUArtifactsToGCSOperator
+from airflow_tpu.operators.provision import INFRASTRUCTURE_RETRIES
 from airflow_tpu.operators.run import CloudTPUTrainOperator
 from airflow_tpu.task_groups import TPUSession, tpu_session
 
@@ -158,6 +160,21 @@ def mapped(session: TPUSession) -> None:
     CloudTPUTrainOperator.partial(task_id="one", session=session.name).expand(conf=[{}, {}])
 
 
+def in_mapped_group_of_the_session(session: TPUSession) -> None:
+    """One training for each value, in a mapped group of the user's own."""
+
+    @task_group(group_id="sweep")
+    def one(seed: int) -> None:
+        training("one", session, changes={"seed": seed})
+
+    one.expand(seed=[1, 2])
+
+
+def of_a_session_that_has_ended(_: TPUSession) -> None:
+    """The arguments of the session above, after its block."""
+    training("one", train_in_session(group_id="inner"))
+
+
 def without_session(_: TPUSession) -> None:
     """An operator that was not called with the arguments of the session."""
     CloudTPUTrainOperator(task_id="one", conf={})
@@ -178,7 +195,17 @@ def branch_that_leads_to_both(session: TPUSession) -> None:
     choose() >> EmptyOperator(task_id="both") >> [training("one", session), training("other", session)]
 
 
-@pytest.mark.parametrize("work", [branch, in_a_row])
+def when_the_first_fails(session: TPUSession) -> None:
+    """A training that begins when the one above it has failed."""
+    training("one", session) >> training("other", session, trigger_rule="one_failed")
+
+
+def when_one_of_two_is_done(session: TPUSession) -> None:
+    """A training that does not wait for the one above it, if another task above it is faster."""
+    [training("one", session), EmptyOperator(task_id="quick")] >> training("other", session, trigger_rule="one_done")
+
+
+@pytest.mark.parametrize("work", [branch, in_a_row, when_the_first_fails])
 @pytest.mark.usefixtures("dag")
 def test_trainings_that_never_run_at_once_share_a_tpu(work: Callable[[TPUSession], None]) -> None:
     """One after the other and on branches they are allowed."""
@@ -188,8 +215,11 @@ def test_trainings_that_never_run_at_once_share_a_tpu(work: Callable[[TPUSession
 
 REFUSED = {
     without_order: r"trainings = 'big.one, big.other': may run at once on one TPU.*order them with >>.*tpu_session",
+    when_one_of_two_is_done: "trainings = 'big.one, big.other': may run at once",
     branch_that_leads_to_both: "trainings = 'big.one, big.other': may run at once",
     mapped: "expand = 'big.one': its mapped instances would share one TPU: map a task group",
+    in_mapped_group_of_the_session: "expand = 'big.sweep.one': its mapped instances would share one TPU: map a task",
+    of_a_session_that_has_ended: "session = 'big.one': is defined after its session has ended: move it into",
     without_session: r"session = 'big.one': has no session: call it with \*\*session.arguments",
     copy_of_nothing: "training = 'on': is no training of the session of big.copy.*one",
 }
@@ -211,3 +241,28 @@ def test_training_changes_what_is_trained_and_nothing_of_the_tpu() -> None:
         assert own.asked() == {"seed": 1, "script": "b.py"}
         with pytest.raises(ConfigError, match=r"accelerator_type.*is not what a training may change.*script"):
             training("other", session, changes={"accelerator_type": "v3-8"})
+
+
+@pytest.mark.usefixtures("dag")
+def test_tries_of_a_task_are_its_own() -> None:
+    """What a DAG author says of one training, or of all tasks of the session, counts; losses of the TPU count apart."""
+    with tpu_session(conf={}, pool="tpus", retry_delay=timedelta(minutes=1)) as session:
+        train = training("train", session, retries=2)
+    assert (train.retries, getattr(train.retry_policy, "script_retries", None)) == (INFRASTRUCTURE_RETRIES + 2, 2)
+    assert {task.pool for task in (session.setup, train, session.delete)} == {"tpus"}
+    assert {task.retry_delay for task in (session.setup, train, session.delete)} == {timedelta(minutes=1)}
+    with tpu_session(conf={}, retries=1) as other:
+        train = training("other", other)
+    assert (other.setup.retries, other.delete.retries, train.retries) == (1, 1, INFRASTRUCTURE_RETRIES + 1)
+
+
+def test_default_arguments_of_a_dag_reach_the_script_and_spare_the_tpu() -> None:
+    """Tries that the DAG gives to every task do not bound the create and the delete."""
+    with DAG("defaults", schedule=None, default_args={"retries": 1, "owner": "me"}) as dag:
+        session = train_in_session()
+    assert (session.setup.retries, dag.get_task("create").retries, session.delete.retries) == (
+        3,
+        INFRASTRUCTURE_RETRIES,
+        8,
+    )
+    assert dag.get_task("train").retries == INFRASTRUCTURE_RETRIES + 1

@@ -11,6 +11,8 @@ from airflow_tpu.core.tpu.commands import tensorboard_command
 from airflow_tpu.errors import ArtifactsLost, ConfigError, Fault, NothingProduced
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
+from airflow_tpu.operators.lease import check_session_is_open
+from airflow_tpu.operators.provision import INFRASTRUCTURE_RETRIES
 from airflow_tpu.operators.reporting import reported
 from airflow_tpu.operators.run import nearest_trainings
 
@@ -33,11 +35,13 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
     """
 
     consequence = MAY_LIVE
+    default_retries = INFRASTRUCTURE_RETRIES
 
     operator_extra_links = (CloudTPUArtifactsLink(),)
 
     def __init__(self, *, allow_empty: bool = False, training: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        check_session_is_open(self)
         self.allow_empty = allow_empty
         self.of_task = training
 

@@ -56,6 +56,7 @@ class CloudTPUBaseOperator(ReportingOperator):
     template_fields: Sequence[str] = ("conf", "gcp_conn_id", "ssh_conn_id", "impersonation_chain")
     template_fields_renderers: ClassVar[dict[str, str]] = {"conf": "json"}
     ui_color = "#e8f0fe"
+    default_retries: ClassVar[int] = RETRIES
 
     def __init__(  # noqa: PLR0913 - keyword arguments of a task, each with a default but one
         self,
@@ -71,7 +72,7 @@ class CloudTPUBaseOperator(ReportingOperator):
     ) -> None:
         if "retries" not in kwargs:
             # An API that stumbles must not end a run, nor must a wrong field be tried again: the error decides.
-            kwargs["retries"] = RETRIES
+            kwargs["retries"] = self.default_retries
             kwargs.setdefault("retry_delay", dt.timedelta(seconds=settings.retry_seconds()))
         super().__init__(**kwargs)
         check_names(conf)

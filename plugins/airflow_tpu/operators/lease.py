@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.consequences import NOTHING_CREATED
 from airflow_tpu.core.run.run_record import Holder
+from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.reporting import reported
 
@@ -27,6 +28,8 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
     """
 
     consequence = NOTHING_CREATED
+    session_ended = False
+    """Whether the block of the session's tasks is complete; they lie between this task and the delete."""
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
@@ -49,6 +52,20 @@ class CloudTPULeaseOperator(CloudTPUBaseOperator):
         """Map index of a session around: that of this one if they are in the same mapped group."""
         group = task.get_closest_mapped_task_group()
         return key.map_index if group is not None and group is self.get_closest_mapped_task_group() else -1
+
+
+def check_session_is_open(task: CloudTPUBaseOperator) -> None:
+    """Refuse a task that is defined after its session: nothing would make it wait for the TPU, nor the TPU for it.
+
+    :raises ConfigError: names the task and what to do.
+    """
+    if not task.has_dag():  # type: ignore[no-untyped-call]  # Airflow's own
+        return
+    leases = (one for one in task.dag.tasks if isinstance(one, CloudTPULeaseOperator))
+    if any(lease.session == task.session and lease.session_ended for lease in leases):
+        problem = "is defined after its session has ended: move it into the with block of its tpu_session"
+        subject = f"the session {task.session}" if task.session else "the session"
+        raise ConfigError([Fault("session", task.task_id, problem)], subject)
 
 
 def _holder(context: Context, around: tuple[str, ...]) -> Holder:

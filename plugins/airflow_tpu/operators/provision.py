@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow_tpu.consequences import MAY_LIVE
 from airflow_tpu.core import json_form
 from airflow_tpu.core.ledger.events import TimeSource
+from airflow_tpu.core.request.form_fields import MAX_PREEMPTIONS
 from airflow_tpu.core.run.start_window import first_of
 from airflow_tpu.core.run.trigger_context import raise_for
 from airflow_tpu.core.tpu.resource_name import ResourceName
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from airflow_tpu.lifecycle.run_context import RunContext
 
 
+INFRASTRUCTURE_RETRIES = MAX_PREEMPTIONS + 50
+"""Airflow's own limit of the tries of a task that needs the TPU. It never decides: our budget does, and Airflow counts
+some tries by itself."""
+
+
 class CloudTPUProvisionOperator(FencedOperator):
     """Ensure that the run's TPU exists and can be logged in to, then continue with :meth:`on_ready`.
 
@@ -33,6 +39,7 @@ class CloudTPUProvisionOperator(FencedOperator):
     """
 
     consequence = MAY_LIVE
+    default_retries = INFRASTRUCTURE_RETRIES
 
     @reported
     def execute(self, context: Context) -> Any:

@@ -13,8 +13,10 @@ from airflow_tpu.core.run.trigger_context import raise_for
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.links.tpu import CloudTPUNodeLink
-from airflow_tpu.operators.provision import CloudTPUProvisionOperator
+from airflow_tpu.operators.lease import check_session_is_open
+from airflow_tpu.operators.provision import INFRASTRUCTURE_RETRIES, CloudTPUProvisionOperator
 from airflow_tpu.operators.reporting import reported
+from airflow_tpu.retry import retry_policy
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
@@ -42,19 +44,23 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
 
     :param changes: fields of the form that are different for this training, such as ``script`` or ``arguments``; which
         TPU it is, and until when, the session says (templated).
+    :param retries: how often a script that has failed is tried again, on the same TPU, where it resumes from its newest
+        checkpoint. Exit codes 64, 65, 66 and 70 end it at once. Losses of the TPU count apart: ``max_preemptions``.
     :return: attempt, exit code and seconds of training.
     """
 
     template_fields = (*CloudTPUProvisionOperator.template_fields, "changes")
     operator_extra_links = (CloudTPUNodeLink(), CloudTPUArtifactsLink())
 
-    def __init__(self, *, changes: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, changes: Mapping[str, Any] | None = None, retries: int = 0, **kwargs: Any) -> None:
         changes = changes or {}
         wrong = [name for name in changes if name not in ASKED]
         if wrong:
             faults = [Fault(name, changes[name], "is not what a training may change", ASKED) for name in wrong]
             raise ConfigError(faults, f"changes of {kwargs.get('task_id')}")
-        super().__init__(**kwargs)
+        limits = {"retries": INFRASTRUCTURE_RETRIES + retries, "retry_policy": retry_policy(retries)}
+        super().__init__(**{**limits, **kwargs})
+        check_session_is_open(self)
         self.changes = changes
 
     @property
