@@ -26,7 +26,7 @@ def train(at: VirtualContext, key: RunKey, queued: bool, seconds: float) -> None
 
 def kill(at: VirtualContext, key: RunKey, token: str) -> None:
     """``on_kill`` of an attempt, at any later time."""
-    abandon(at.run(key), token, by_person=True)
+    abandon(at.run(key), token)
 
 
 def end(at: VirtualContext, key: RunKey) -> None:

@@ -215,13 +215,13 @@ def test_an_end_is_kept_although_nobody_saw_it_ready(project: Project) -> None:
 
 
 def test_a_lease_that_is_gone_keeps_no_end(project: Project) -> None:
-    """Without a lease the process that ends a TPU books it at once: no other could know the end later."""
+    """Without a lease the process that ends a TPU books it at once, with its cause: no other could know it later."""
     process = run(project)
     project.kill(process)
     del project.bucket.objects[f"trc/leases/{RUN.name}.json"]
     kill(project)
     (event,) = closed(project)
-    assert event.end_reason is EndReason.FINISHED
+    assert (event.end_reason, event.lost_seconds) == (EndReason.STOPPED, None)
 
 
 def test_an_overtaken_try_notes_no_end(project: Project) -> None:

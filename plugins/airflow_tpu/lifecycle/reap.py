@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from airflow_tpu.clients.endpoints import cloud_failures
-from airflow_tpu.core.run.expiry import Deletion, LeaseState
+from airflow_tpu.core.run.expiry import LeaseState
 from airflow_tpu.core.tpu.identity import Airflows
 from airflow_tpu.errors import LedgerError
 from airflow_tpu.lifecycle.ends.expired import Reaped, delete_expired, note, what_is_left, with_unlisted
 from airflow_tpu.lifecycle.ends.forgotten import close_forgotten, forget_runs, release_forgotten
-from airflow_tpu.lifecycle.ends.records import announce
+from airflow_tpu.lifecycle.ends.records import note_before
 from airflow_tpu.lifecycle.project_snapshot import take_snapshot
 from airflow_tpu.stores.runs import left_alone
 
@@ -52,10 +52,10 @@ def reap(grant: GrantContext, run_state: RunState, airflow: str) -> Reaped:
         _reap_by_labels(grant, snapshot, airflow, error)
     keys = {record.key.digest: record.key for record in listed.values}
 
-    def announced(deletion: Deletion) -> None:
+    def announced(deleted: ProjectSnapshot) -> None:
         """A round that dies between a delete and its note must not leave a TPU that has vanished."""
-        if deletion.run in keys:
-            announce(stores.runs, keys[deletion.run], {deletion.name.id})
+        for key in (keys[run] for run in deleted.runs if run in keys):
+            note_before(stores, key, deleted)
 
     done = tpu.run(lambda client: delete_expired(client, snapshot, states, airflows, announced))
     done.unknown = [*opened.unknown, *listed.unknown]

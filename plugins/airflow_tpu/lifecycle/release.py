@@ -29,9 +29,9 @@ from airflow_tpu.errors import (
     UnknownVersion,
 )
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_all, delete_seen
-from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
+from airflow_tpu.lifecycle.ends.end_reasons import cause_of, reason_of_error
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
-from airflow_tpu.lifecycle.ends.records import announce, close_ended, note_ends
+from airflow_tpu.lifecycle.ends.records import close_ended, note_before, note_ends
 from airflow_tpu.lifecycle.project_snapshot import (
     ProjectSnapshot,
     look_again,
@@ -60,7 +60,7 @@ def abandon(
     token: str,
     lease_seconds: float | None = None,
     known: IncarnationEnd | None = None,
-    by_person: bool = False,
+    cause: EndReason | None = EndReason.STOPPED,
 ) -> Release:
     """Delete what an attempt has made or adopted, unless a newer one holds the lease by now, and note its end.
 
@@ -71,7 +71,7 @@ def abandon(
     :param token: of the attempt that ends.
     :param lease_seconds: for how long the record is waited for, None for as long as Cloud Storage's client does.
     :param known: an end that no delete tells; it is noted with those that the deletes bring.
-    :param by_person: the task is ended from outside, by a person or a signal.
+    :param cause: why its TPU ends; STOPPED: the task is ended from outside, by a person or a signal.
     :return: what the deletes brought, failures included.
     """
     stores: Stores | None = None
@@ -79,10 +79,10 @@ def abandon(
         stores = run.stores
     except TPUError as error:  # no delete depends on the grant
         log.warning("the bucket of the grant is unknown (%s): deleting by the token on the TPU alone", error)
-    kill = _Kill(stores, run.key, token, lease_seconds, by_person)
+    kill = _Kill(stores, run.key, token, lease_seconds, cause)
     done = run.clients.tpu.run(lambda client: _abandon(client, kill))
     if stores is not None and done is not None:
-        _note(stores, run.key, [done.endings, [known] if known is not None else []])
+        _note(stores, run.key, [done.endings, [known] if known is not None else []], cause)
     return done or Release([], [])
 
 
@@ -94,27 +94,27 @@ class _Kill:
     :param key: whose TPU.
     :param token: of the attempt.
     :param seconds: for how long an answer of the bucket is waited for.
-    :param by_person: the task is ended from outside.
+    :param cause: why its TPU ends.
     """
 
     stores: Stores | None
     key: RunKey
     token: str
     seconds: float | None
-    by_person: bool
+    cause: EndReason | None
 
     async def found(self) -> RunRecord | None:
         """The record of the run, None without one."""
         stores = self.stores
         return await self._within(lambda: stores.runs.find(self.key)) if stores is not None else None
 
-    async def announced(self, record: RunRecord) -> None:
-        """Note why its TPU is deleted, beside the delete: a kill has no time for one after the other."""
+    async def noted(self, deleted: ProjectSnapshot) -> None:
+        """Note what is deleted, and why, before it is."""
         stores = self.stores
-        if stores is None or not self.by_person or record.incarnation == 0:
+        if stores is None:
             return
         try:
-            await self._within(lambda: announce(stores.runs, self.key, {record.node_id}, self.token))
+            await self._within(lambda: note_before(stores, self.key, deleted, self.token, self.cause))
         except TimeoutError:
             log.warning("why the TPU of %s is deleted could not be noted in time", self.key.name)
 
@@ -142,28 +142,33 @@ async def _abandon(client: TPUClient, kill: _Kill) -> Release | None:
         return None
     if record is not None:
         # On a kill there is no time to read the ledger: this attempt is where the record's current incarnation is.
-        deleting = _delete_held(client, snapshot.for_zones({record.zone}), token, record)
-        return (await asyncio.gather(kill.announced(record), deleting))[1]
+        held = await _held(client, snapshot.for_zones({record.zone}), token, record)
+        noting = kill.noted(held)
+        if kill.seconds is None:
+            await noting
+            return await delete_seen(client, held, key)
+        # A kill has no time for one after the other.
+        return (await asyncio.gather(noting, delete_seen(client, held, key)))[1]
     return await delete_seen(client, snapshot, key, token)
 
 
-async def _delete_held(client: TPUClient, listed: ProjectSnapshot, token: str, record: RunRecord) -> Release:
-    """Delete for the holder of a lease what carries its token, or that of an attempt before it."""
+async def _held(client: TPUClient, listed: ProjectSnapshot, token: str, record: RunRecord) -> ProjectSnapshot:
+    """What the holder of a lease may delete: what carries its token, or that of an attempt before it."""
     key = record.key
     tokens = {token, *(token_of(item.labels) for item in listed.all_ours(key))}
     found = await look_again(client, listed, own_names(client, record))
     older = {item.name for item in found.all_ours(key) if token_of(item.labels) in tokens}
     nodes = tuple(node for node in found.nodes if node.name in older)
     queued = tuple(item for item in found.queued if item.name in older)
-    return await delete_seen(client, replace(found, nodes=nodes, queued=queued), key)
+    return replace(found, nodes=nodes, queued=queued)
 
 
-def _note(stores: Stores, key: RunKey, told: list[list[IncarnationEnd]]) -> None:
+def _note(stores: Stores, key: RunKey, told: list[list[IncarnationEnd]], cause: EndReason | None) -> None:
     """Note ends, those that are told later after the others: together they may change what was noted first."""
     try:
         # The note comes last; but no later look can tell that a TPU was READY which no attempt had seen so.
         for endings in told:
-            note_ends(stores.runs, stores.ledger, key, endings)
+            note_ends(stores.runs, stores.ledger, key, endings, cause)
     except cloud_failures() as error:
         log.warning("the end cannot be noted (%s): the instant at which the TPU is seen gone counts instead", error)
 
@@ -180,7 +185,7 @@ def give_back(run: RunContext, record: RunRecord, error: TPUError, holds_lease: 
         _end_seen(run, record, Ended(record.node_id, error, run.clock.now()))
     log.warning("no usable TPU: deleting what this attempt asked for")
     unborn = _unborn(run, record) if holds_lease and _says_never_ready(error) else None
-    if clean_up(run, record, unborn):
+    if clean_up(run, record, error, unborn):
         error.consequence = error.consequence or BEING_DELETED
 
 
@@ -195,7 +200,7 @@ def close_lost(run: RunContext, record: RunRecord, ended: Ended) -> None:
     """
     error = ended.error
     _end_seen(run, record, ended)
-    if isinstance(error, HostLost) and error.at is None and clean_up(run, record):
+    if isinstance(error, HostLost) and error.at is None and clean_up(run, record, error):
         error.consequence = error.consequence or BEING_DELETED
 
 
@@ -231,10 +236,16 @@ def _unborn(run: RunContext, record: RunRecord) -> IncarnationEnd | None:
     return IncarnationEnd(record.node_id, run.clock.now(), EndReason.NEVER_READY, TimeSource.API)
 
 
-def clean_up(run: RunContext, record: RunRecord, known: IncarnationEnd | None = None) -> bool:
-    """Delete what this attempt has made; False if a list failed, which leaves it to the teardown."""
+def clean_up(run: RunContext, record: RunRecord, error: TPUError, known: IncarnationEnd | None = None) -> bool:
+    """Delete what this attempt has made; False if a list failed, which leaves it to the teardown.
+
+    :param run: clients and stores.
+    :param record: of the run, as this attempt knows it.
+    :param error: why its TPU is given up.
+    :param known: an end that no delete tells.
+    """
     try:
-        abandon(run, record.lease.token, known=known)
+        abandon(run, record.lease.token, known=known, cause=cause_of(error))
     except TPUError as problem:
         log.warning("could not list TPUs; the task delete will: %s", problem)
         return False
@@ -275,15 +286,15 @@ def _end_session(grant: GrantContext, record: RunRecord) -> str:
         return f"{key.name} may run until {record.lease.expires_at}"
     log.warning("%s has passed its deadline %s: deleting its TPU", key.name, record.lease.expires_at)
     zones = named_zones(lambda: stores, key)
-    announce(stores.runs, key, {record.node_id})
-    done = grant.clients.tpu.run(lambda client: _delete_all(client, record, zones))
+    done = grant.clients.tpu.run(lambda client: _delete_all(client, stores, record, zones))
     note_ends(stores.runs, stores.ledger, key, done.endings)
     done.check()
     return f"{key.name} has passed its deadline; deleting {', '.join(end.node_id for end in done.endings) or 'nothing'}"
 
 
-async def _delete_all(client: TPUClient, record: RunRecord, zones: set[str] | None) -> Release:
+async def _delete_all(client: TPUClient, stores: Stores, record: RunRecord, zones: set[str] | None) -> Release:
     snapshot = await look_again(client, await snapshot_for_run(client, zones), own_names(client, record))
+    note_before(stores, record.key, snapshot)
     return await delete_seen(client, snapshot, record.key)
 
 

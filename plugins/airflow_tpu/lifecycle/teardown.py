@@ -13,11 +13,10 @@ from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.consequences import DELETED, stated
 from airflow_tpu.core.ledger.events import Closed
 from airflow_tpu.core.tpu.resource_name import ResourceName
-from airflow_tpu.core.tpu.spec import Phase
 from airflow_tpu.errors import ConfigError, LeaseLost, LedgerError
 from airflow_tpu.lifecycle.ends.deletion import Release, delete_seen
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, noted, noted_ends, reason_of, settled
-from airflow_tpu.lifecycle.ends.records import announce, close_incarnations
+from airflow_tpu.lifecycle.ends.records import close_incarnations, note_before
 from airflow_tpu.lifecycle.project_snapshot import look_again, named_zones, names_held, names_of, snapshot_for_run
 from airflow_tpu.lifecycle.training.collect import save_rest
 from airflow_tpu.lifecycle.training.losses import with_lost_work
@@ -117,13 +116,12 @@ def _save(run: RunContext) -> None:
 
 
 def _announce(run: RunContext, snapshot: ProjectSnapshot) -> RunRecord | None:
-    alive = {item.name.id for item in snapshot.all_ours(run.key) if item.phase not in (Phase.DELETING, Phase.LOST)}
     try:
-        leases = run.stores.runs
+        stores = run.stores
     except ConfigError as error:
         log.warning("deleting the TPU although the place of its lease is unknown: %s", error)
         return None
-    return announce(leases, run.key, alive)
+    return note_before(stores, run.key, snapshot)
 
 
 async def _ask(

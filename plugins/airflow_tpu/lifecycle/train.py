@@ -159,10 +159,10 @@ class Training:
             if isinstance(error, TPULost):
                 close_lost(self.run, self.record, ended)
             elif isinstance(error, RunStalled):
-                self._count_stall(node_id)
+                self._count_stall(node_id, error)
             elif isinstance(error, AcceleratorMissing):
                 log.warning("no TPU device on %s: deleting it, the next try replaces it", node_id)
-                clean_up(self.run, self.record)
+                clean_up(self.run, self.record, error)
             interruption, exhausted = spend(self.run, self.record, ended) or (None, None)
             if interruption is not None:
                 self._listener.interruption(interruption)
@@ -182,7 +182,7 @@ class Training:
             f"({error}). Raise deadline_hours and start again: the run resumes from its newest checkpoint"
         )
 
-    def _count_stall(self, node_id: str) -> None:
+    def _count_stall(self, node_id: str, error: RunStalled) -> None:
         """After a second stall on a TPU the next try begins with another one."""
         record = self.run.stores.runs.update(
             self.record, lambda now: now.with_life(node_id, stalls=now.life(node_id).stalls + 1)
@@ -190,7 +190,7 @@ class Training:
         stalls = record.life(node_id).stalls
         if stalls >= STALLS_PER_TPU:
             log.warning("the run has stalled %d times on %s: deleting it, the next try replaces it", stalls, node_id)
-            clean_up(self.run, record)
+            clean_up(self.run, record, error)
 
     def _finish(self, result: RunResult) -> Trained:
         """Keep what was produced, whatever came of the script; then judge it."""

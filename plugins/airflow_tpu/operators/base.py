@@ -193,7 +193,7 @@ class FencedOperator(CloudTPUBaseOperator):
             self.log.warning("marked a success: the TPU of %s is left to the tasks after this", record.key.name)
             return
         self.log.warning("ended from outside: asking for the TPU of %s to be deleted", record.key.name)
-        abandon(run, record.lease.token, LEASE_SECONDS, by_person=True)
+        abandon(run, record.lease.token, LEASE_SECONDS)
 
 
 def skip(log: Log, reason: str, cause: Exception | None = None) -> NoReturn:

@@ -97,7 +97,7 @@ class CloudTPUBaseTrigger(BaseTrigger):
 
         watch = self.watch
         run = RunContext(watch.key, {}, Connections.of(watch))
-        abandon(run, watch.token, _LEASE_SECONDS, by_person=True).check()
+        abandon(run, watch.token, _LEASE_SECONDS).check()
 
     def hook(self) -> CloudTPUAsyncHook:
         """Hook for the Cloud TPU API."""

@@ -166,7 +166,7 @@ async def test_ended_attempt_notes_what_it_deletes(env: CloudEnv, client: TPUCli
     await until_gone(client, KEY, poll_policy())
     close_incarnations(env.ledger, env.runs.read(KEY), KEY, [])
     (event,) = [event for event in env.ledger.events(KEY) if isinstance(event, Closed)]
-    assert (event.end_reason, event.ended_at) == (EndReason.FINISHED, end.at)
+    assert (event.end_reason, event.ended_at) == (EndReason.STOPPED, end.at)
 
 
 async def test_tpu_that_could_not_be_deleted_is_not_closed(env: CloudEnv, client: TPUClient) -> None:

@@ -236,7 +236,7 @@ async def test_a_training_that_a_person_ends_was_stopped(env: CloudEnv, client: 
         manifest = {"step": 7, "created": (now() - dt.timedelta(minutes=saved)).timestamp()}
         folder = f"{checkpoints_uri(work.conf, KEY.name)}/attempt-1/000000000007.step-7"
         env.storage.write_json(f"{folder}/{protocol.CHECKPOINT_MANIFEST}", manifest)
-    await asyncio.to_thread(abandon, work, record.lease.token, 10.0, None, True)
+    await asyncio.to_thread(abandon, work, record.lease.token, 10.0)
     await asyncio.to_thread(end_run, work, Waiting(0.05, None))
     event = closed(env)
     assert event.end_reason is EndReason.STOPPED

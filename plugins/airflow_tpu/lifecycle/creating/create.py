@@ -28,7 +28,7 @@ from airflow_tpu.errors import (
 from airflow_tpu.lifecycle.creating.refusals import failure_counted
 from airflow_tpu.lifecycle.ends.deletion import delete_seen
 from airflow_tpu.lifecycle.ends.incarnation_end import alive_again, noted_end, noted_ends, settled
-from airflow_tpu.lifecycle.ends.records import close_incarnations, note_ends
+from airflow_tpu.lifecycle.ends.records import close_incarnations, note_before, note_ends
 from airflow_tpu.lifecycle.project_snapshot import (
     NOTHING_SEEN,
     ProjectSnapshot,
@@ -113,6 +113,7 @@ class Provisioner:
 
         :return: whether there was anything.
         """
+        note_before(self.stores, self.key, snapshot, self.record.lease.token)
         swept = await delete_seen(self.client, snapshot, self.key)
         for ending in swept.endings:
             log.info("deleting the terminated node %s (%s) before the next is created", ending.node_id, ending.reason)
@@ -242,5 +243,6 @@ class Provisioner:
 
     async def _delete(self, snapshot: ProjectSnapshot) -> None:
         """Delete what a snapshot has of the run and note how it ends; the reaper takes what cannot be deleted."""
+        note_before(self.stores, self.key, snapshot)
         deleted = await delete_seen(self.client, snapshot, self.key)
         note_ends(self.stores.runs, self.stores.ledger, self.key, deleted.endings)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_tpu.core.ledger.events import EndReason, TimeSource
 from airflow_tpu.core.tpu.outcome import Observation, loss_of
 from airflow_tpu.core.tpu.spec import Phase, QueuedView, TPUView
-from airflow_tpu.errors import TPUError, TPULost, TPUPreempted, TPUStopped, TPUVanished
+from airflow_tpu.errors import (
+    DeadlineExceeded,
+    RemoteError,
+    TPUError,
+    TPULost,
+    TPUPreempted,
+    TPUStopped,
+    TPUVanished,
+)
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
 
 if TYPE_CHECKING:
@@ -32,8 +40,20 @@ def reason_of_error(error: TPUError) -> EndReason:
     return _OF_LOSSES.get(type(error), EndReason.FAILED) if isinstance(error, TPULost) else EndReason.FAILED
 
 
+def cause_of(error: TPUError) -> EndReason | None:
+    """Why a TPU ends that is given up for an error; None where what is seen of it tells that.
+
+    :param error: what the try ends with.
+    """
+    if isinstance(error, DeadlineExceeded):
+        return EndReason.DELETED
+    # What a person deletes may come back: only the note of that delete says how the TPU ended.
+    is_cause = isinstance(error, TPULost | RemoteError) and not isinstance(error, TPUVanished)
+    return reason_of_error(error) if is_cause else None
+
+
 def endings_of(
-    nodes: list[TPUView], queued: list[QueuedView], answers: Answers, now: dt.datetime
+    nodes: Sequence[TPUView], queued: Sequence[QueuedView], answers: Answers, now: dt.datetime
 ) -> Iterator[IncarnationEnd]:
     """How each incarnation ended; one that could not be deleted and was not lost either has not ended.
 
@@ -53,7 +73,7 @@ def endings_of(
             yield IncarnationEnd(node_id, now, reason, TimeSource.OBSERVED)
 
 
-def _reasons(nodes: list[TPUView], queued: list[QueuedView]) -> dict[str, EndReason]:
+def _reasons(nodes: Sequence[TPUView], queued: Sequence[QueuedView]) -> dict[str, EndReason]:
     """Why each incarnation ended, by its id; a preempted queued resource deletes its node by itself.
 
     The nodes were listed first, and a laptop may have slept since: a node that was being created then, and whose queued

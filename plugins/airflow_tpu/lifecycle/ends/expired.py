@@ -6,11 +6,12 @@ import asyncio
 import datetime as dt
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.tpu_messages import OperationView
 from airflow_tpu.core.backoff import ExponentialBackoff
+from airflow_tpu.core.ledger.events import EndReason
 from airflow_tpu.core.run.expiry import Deletion, LeaseState, select_expired
 from airflow_tpu.core.tpu.identity import Airflows
 from airflow_tpu.core.tpu.labels import run_of
@@ -18,7 +19,7 @@ from airflow_tpu.core.tpu.resource_name import ResourceKind
 from airflow_tpu.core.tpu.spec import Phase
 from airflow_tpu.errors import TPUError, TransientError
 from airflow_tpu.lifecycle.ends.end_reasons import endings_of
-from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, caused
 from airflow_tpu.lifecycle.ends.records import note_ends
 from airflow_tpu.lifecycle.project_snapshot import look_again, names_of
 
@@ -133,7 +134,7 @@ async def delete_expired(
     snapshot: ProjectSnapshot,
     leases: Mapping[str, LeaseState] | None,
     airflows: Airflows,
-    announced: Callable[[Deletion], object] = lambda _: None,
+    announced: Callable[[ProjectSnapshot], object] = lambda _: None,
 ) -> Reaped:
     """Delete what has no right left, in all zones; one failure does not stop the rest.
 
@@ -141,7 +142,7 @@ async def delete_expired(
     :param snapshot: what is alive.
     :param leases: by digest of the run, read after the snapshot; None if they could not be read.
     :param airflows: this Airflow, whose TPUs are judged, and the others, whose TPUs are reported and never touched.
-    :param announced: notes each delete before it is asked for.
+    :param announced: notes what is deleted before that is asked for.
     """
     everything: list[TPUView | QueuedView] = [*snapshot.queued, *snapshot.nodes]
     deletions = select_expired(airflows, everything, leases, client.clock.now())
@@ -156,17 +157,17 @@ async def delete_expired(
         for item in everything
         if not airflows.owns(item.labels)
     ]
-    gone = {item.name for item in everything if item.phase in (Phase.DELETING, Phase.LOST)}
-    for deletion in deletions:
-        if deletion.name not in gone:
-            announced(deletion)
+    nodes = tuple(node for node in snapshot.nodes if node.name in chosen)
+    queued = tuple(item for item in snapshot.queued if item.name in chosen)
+    announced(replace(snapshot, nodes=nodes, queued=queued))
     answers: Answers = {}
     for node_id, answer in await asyncio.gather(*(_delete(client, deletion, done) for deletion in deletions)):
         if not isinstance(answers.get(node_id), OperationView):  # a request that is being deleted takes its node along
             answers[node_id] = answer
-    nodes = [node for node in snapshot.nodes if node.name in chosen]
-    queued = [item for item in snapshot.queued if item.name in chosen]
-    done.endings.extend(endings_of(nodes, queued, answers, client.clock.now()))
+    held = {deletion.name.id for deletion in deletions if deletion.run in (leases or {})}
+    for ending in endings_of(nodes, queued, answers, client.clock.now()):
+        # Without a lease nobody knows what became of the run: it has not finished for all we know.
+        done.endings.append(ending if ending.node_id in held else caused(ending, EndReason.DELETED))
     return done
 
 

@@ -104,6 +104,17 @@ def reason_of(life: Life, seen: EndReason) -> EndReason:
     return seen if life.cause is None or seen is EndReason.PREEMPTED else life.cause
 
 
+def caused(end: IncarnationEnd, cause: EndReason | None) -> IncarnationEnd:
+    """The end of an incarnation without a lease that could keep why it was deleted.
+
+    :param end: by the state of its node.
+    :param cause: why it was deleted, None if only the state tells.
+    """
+    if end.reason is EndReason.NEVER_READY:
+        return end
+    return replace(end, reason=reason_of(Life(cause=cause), end.reason))
+
+
 def alive_again(record: RunRecord, node_id: str) -> RunRecord:
     """The lease without the end of an incarnation that is used again: its delete has failed.
 

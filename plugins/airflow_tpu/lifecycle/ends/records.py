@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.endpoints import cloud_failures
 from airflow_tpu.core.ledger.events import EndReason
-from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, closing, noted
+from airflow_tpu.core.tpu.spec import Phase
+from airflow_tpu.lifecycle.ends.end_reasons import endings_of
+from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, caused, closing, noted
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from airflow_tpu.core.ledger.events import Closed, Opened
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.core.tpu.labels import RunKey
+    from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
+    from airflow_tpu.stores.grant_stores import Stores
     from airflow_tpu.stores.ledger import LedgerStore
     from airflow_tpu.stores.runs import RunStore
 
@@ -25,7 +31,35 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def announce(leases: RunStore, key: RunKey, node_ids: Collection[str], killed: str = "") -> RunRecord | None:
+def note_before(
+    stores: Stores, key: RunKey, snapshot: ProjectSnapshot, token: str = "", cause: EndReason | None = None
+) -> RunRecord | None:
+    """Note what a snapshot has of a run before it is deleted: no later look finds how a terminated node has ended.
+
+    :param stores: where lease and ledger are; no delete depends on them.
+    :param key: the run.
+    :param snapshot: what is deleted, of this run or of more.
+    :param token: see :func:`announce`.
+    :param cause: see :func:`announce`.
+    :return: the record with the notes, None if there is none or it cannot be written.
+    """
+    everything = snapshot.all_ours(key)
+    ended = {item.name.id for item in everything if item.phase in (Phase.LOST, Phase.FAILED)}
+    seen = endings_of(snapshot.ours(key), snapshot.queued_ours(key), {}, stores.runs.clock.now())
+    over = [end for end in seen if end.node_id in ended and end.reason in (EndReason.PREEMPTED, EndReason.NEVER_READY)]
+    # A node goes along with its request, whose delete somebody else has begun.
+    going = {item.name.id for item in everything if item.phase is Phase.DELETING}
+    alive = {item.name.id for item in everything if item.phase not in (Phase.LOST, Phase.FAILED)} - going
+    try:
+        note_ends(stores.runs, stores.ledger, key, over)
+    except cloud_failures() as error:
+        log.warning("deleting the TPU of %s although its end cannot be noted: %s", key.name, error)
+    return announce(stores.runs, key, alive, token, cause)
+
+
+def announce(
+    leases: RunStore, key: RunKey, node_ids: Collection[str], token: str = "", cause: EndReason | None = None
+) -> RunRecord | None:
     """Note what is deleted before it is: the process may die between the delete and the note of the end.
 
     A script that is still running there is cut off: its TPU has not finished.
@@ -33,20 +67,17 @@ def announce(leases: RunStore, key: RunKey, node_ids: Collection[str], killed: s
     :param leases: where the record is kept; no delete depends on it.
     :param key: the run.
     :param node_ids: its incarnations that are deleted.
-    :param killed: token of an attempt that is ended from outside: its TPU ends for that, whatever was on it. A newer
-        attempt that holds the lease by now has another opinion, and nothing is noted.
+    :param token: of the attempt that deletes them. A newer attempt that holds the lease by now has another opinion, and
+        nothing is noted. Empty where every attempt's TPU is deleted.
+    :param cause: why they end, whatever was on them; None where only what runs there decides.
     :return: the record with the note, None if there is none or it cannot be written.
     """
 
     def begun(record: RunRecord) -> RunRecord:
-        if killed and record.lease.token != killed:
+        if token and record.lease.token != token:
             return record
-        is_overdue = record.lease.expires_at <= leases.clock.now()
-        cut_off = EndReason.DELETED if is_overdue else EndReason.STOPPED
         for node_id in {*node_ids} & {record.node_id, *record.lives}:
-            life = record.life(node_id)
-            is_cut_off = bool(killed) or life.began_at is not None
-            record = record.with_life(node_id, deleting=True, cause=life.cause or (cut_off if is_cut_off else None))
+            record = _caused(record, node_id, cause, leases.clock.now()).with_life(node_id, deleting=True)
         return record
 
     try:
@@ -56,7 +87,21 @@ def announce(leases: RunStore, key: RunKey, node_ids: Collection[str], killed: s
     return None
 
 
-def note_ends(leases: RunStore, ledger: LedgerStore, key: RunKey, endings: list[IncarnationEnd]) -> None:
+def _caused(record: RunRecord, node_id: str, cause: EndReason | None, now: dt.datetime) -> RunRecord:
+    """The record with the cause of a delete of ours, unless what ended the run there is known already."""
+    life, cut_off = record.life(node_id), None
+    if cause is EndReason.STOPPED or (cause is None and life.began_at is not None):
+        cut_off = EndReason.DELETED if record.lease.expires_at <= now else EndReason.STOPPED
+    return record.with_life(node_id, cause=life.cause or cut_off or cause)
+
+
+def note_ends(
+    leases: RunStore,
+    ledger: LedgerStore,
+    key: RunKey,
+    endings: list[IncarnationEnd],
+    cause: EndReason | None = None,
+) -> None:
     """Note in the lease how incarnations end if their deletes take effect; who sees them gone writes it to the ledger.
 
     Without a lease it could not be found out later, so then it is written at once.
@@ -65,9 +110,16 @@ def note_ends(leases: RunStore, ledger: LedgerStore, key: RunKey, endings: list[
     :param ledger: where incarnations are recorded.
     :param key: the run.
     :param endings: what the deletes brought.
+    :param cause: why they were deleted, where the lease could not be told so before; None if it was told.
     """
-    if endings and leases.amend(key, lambda record: noted(record, endings)) is None:
-        close_ended(ledger, None, key, endings)
+
+    def told(record: RunRecord) -> RunRecord:
+        for end in endings if cause is not None else ():
+            record = _caused(record, end.node_id, cause, leases.clock.now())
+        return noted(record, endings)
+
+    if endings and leases.amend(key, told) is None:
+        close_ended(ledger, None, key, [caused(end, cause) for end in endings])
 
 
 def close_incarnations(
