@@ -150,6 +150,7 @@ EXIT_OVERTAKEN = 3  # of the mirror, to its supervisor
 # promises nothing for TPU VMs.
 GRACE_SECS = 30.0
 MIRROR_SECS = 5.0  # between two looks of the mirror at the checkpoints
+SMOKE_SECS = 25.0  # for one part of the smoke step: a cold import takes some 20 s, a TPU as long
 ABANDON_SECS = 600.0  # from the deadline and the last contact with Airflow until a machine deletes its TPU
 
 CHUNK_BYTES = 256 * 1024  # most log bytes of one message

@@ -145,6 +145,10 @@ def test_a_private_repository_trains_one_commit(
     assert f"revision {first} ['train.py', 'trc']" in outcome.log
     stored = {name: body.decode(errors="replace") for name, body in objects(cloud).items()}
     assert next(body for name, body in stored.items() if name.endswith("/attempt-1/output/revision")) == first
+    assert (
+        json.loads(next(body for name, body in stored.items() if name.endswith("/attempt-1/manifest.json")))["revision"]
+        == first
+    )
     for kind in ("/opened.json", "/sources/"):
         assert first in next(body for name, body in stored.items() if kind in f"/{name}")
     assert git(served, "rev-parse", "main") == first

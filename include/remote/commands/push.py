@@ -136,7 +136,7 @@ def push(run: RunDir, uri: str, out: BinaryIO, alive: Callable[[], None] = _igno
     entries = _entries(run, destination.prefix)
     progress = ProgressReporter(out, alive)
     results = _upload_all(destination, _uploads(run, entries), progress)
-    content = json.dumps(_manifest(entries, results), sort_keys=True, indent=1).encode("ascii")
+    content = json.dumps(_manifest(run, entries, results), sort_keys=True, indent=1).encode("ascii")
     destination.store_bytes(protocol.MANIFEST_FILE, content)
     manifest_uri = destination.uri + "/" + protocol.MANIFEST_FILE
     out.write(protocol.encode(protocol.PUSHED, uri=manifest_uri, length=len(content)) + content)
@@ -183,10 +183,12 @@ def _upload_all(destination: Destination, uploads: list[Upload], progress: Progr
     return sorted(results, key=lambda result: result.upload.name)
 
 
-def _manifest(entries: list[output_tree.OutputFile], results: list[UploadResult]) -> dict[str, Any]:
+def _manifest(run: RunDir, entries: list[output_tree.OutputFile], results: list[UploadResult]) -> dict[str, Any]:
     """No times and nothing of this machine: the same content pushed again gives the same bytes."""
+    job = run.read(protocol.JOB_FILE) or {}
     return {
         "version": MANIFEST_VERSION,
+        "revision": job.get("environment", {}).get("TRC_REVISION", ""),
         "files": [_file(result.upload.name, result.stored) for result in results if result.stored],
         "links": [{"path": entry.name, "target": entry.target} for entry in entries if entry.target],
         "skipped": [{"path": entry.name, "reason": entry.reason} for entry in entries if entry.reason],

@@ -1,17 +1,21 @@
 """The smoke command: tries framework, device and bucket in a minute, before the script finds out after an hour.
 
-It ends with 0; with 69 when the framework works and sees no TPU; with 77 when the machine's account lacks a right in
-the bucket, with 74 when the bucket did not answer; with 1 when the framework does not work. Its line in the log says
-why.
+It ends with 0; with 69 when the framework sees no TPU, or waits for one in vain; with 77 when the machine's account
+lacks a right in the bucket, with 74 when the bucket did not answer; with 1 when the framework does not work. Its line
+in the log says why. What hangs is cut, part by part, so that a hang is named within half a minute.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
 import subprocess
-from typing import Any, Dict, Optional, Tuple
+import tempfile
+import threading
+import time
+from typing import IO, Any, Dict, List, NamedTuple, Optional, Tuple
 
 import protocol
 
@@ -22,41 +26,55 @@ from gcs.upload import split_uri
 from machine.run_dir import RunDir
 from packages.log import say
 
-LIMIT_SECS = 120.0
-"""A cold import takes some 20 s, the TPU as long; tensorflow-tpu without a TPU never ends."""
-
 _SUM = 128.0**3  # of the product of two matrices of ones: exact in bfloat16 too
+# What a probe prints as it gets on; any other line of it is the library's.
+_REACHED = "airflow-tpu-probe "
+_PRELUDE = """
+import json, os
+def reached(part):
+    print("airflow-tpu-probe " + part, flush=True)
+"""
+_IMPORT, _DEVICES, _PRODUCT = "import", "devices", "product"
 _PROBES = {
     "tensorflow": """
-import json, os
 import tensorflow as tf
+reached("devices")
 kind = None
 if os.environ.get("TRC_ACCEL") == "tpu":
     tf.tpu.experimental.initialize_tpu_system(tf.distribute.cluster_resolver.TPUClusterResolver("local"))
     kind = "TPU"
 devices = [one.name for one in tf.config.list_logical_devices(kind)]
+reached("product")
 with tf.device(devices[0] if devices else None):
     total = float(tf.reduce_sum(tf.matmul(tf.ones((128, 128)), tf.ones((128, 128)))))
 print(json.dumps({"version": tf.__version__, "devices": devices, "sum": total}))
 """,
     "jax": """
-import json, os
 import jax
 import jax.numpy as jnp
+reached("devices")
 devices = [str(one) for one in jax.devices() if os.environ.get("TRC_ACCEL") != "tpu" or one.platform == "tpu"]
+reached("product")
 total = float(jnp.sum(jnp.ones((128, 128)) @ jnp.ones((128, 128))))
 print(json.dumps({"version": jax.__version__, "devices": devices, "sum": total}))
 """,
     "torch": """
-import json, os
 import torch
+reached("devices")
 device = "cpu"
 if os.environ.get("TRC_ACCEL") == "tpu":
     import torch_xla.core.xla_model as xm
     device = xm.xla_device()
+reached("product")
 total = float((torch.ones(128, 128, device=device) @ torch.ones(128, 128, device=device)).sum().item())
 print(json.dumps({"version": torch.__version__, "devices": [str(device)], "sum": total}))
 """,
+}
+# What it means that a part of a probe does not end.
+_HANGS = {
+    _IMPORT: "was not imported in %d s: the disk is that slow, or an imported module waits for something",
+    _DEVICES: "did not list its devices in %d s: something else holds the TPU, or there is none",
+    _PRODUCT: "did not multiply two matrices in %d s: libtpu or the runtime version does not fit, or the TPU is ill",
 }
 # What libraries say, and what it means.
 _CAUSES = (
@@ -68,35 +86,90 @@ _CAUSES = (
     ("already in use", "another process holds the TPU"),
     ("gs://", "the framework cannot use Cloud Storage"),
 )
+_NOT_DONE = "cannot %s below %s: %s"
 _CRASH = "it crashed; the framework's build and libtpu or the runtime version do not fit"
+
+
+class ProbeEnd(NamedTuple):
+    """How a probe ended.
+
+    :param status: of its process, None if it was cut.
+    :param part: what it had reached.
+    """
+
+    status: Optional[int]
+    part: str
+    stdout: bytes
+    stderr: bytes
 
 
 def smoke(run: RunDir) -> int:
     """Try what the job needs; return the exit status of the step."""
     job = run.read(protocol.JOB_FILE) or {}
+    limit = float(job.get("smoke_secs") or protocol.SMOKE_SECS)
     name, _, version = job["framework"].partition(" ")
-    status, line = _try_framework(name, version)
+    status, line = _try_framework(name, version, limit)
     say("smoke: " + line)
     if status == protocol.EXIT_DONE and job.get("artifacts_uri"):
-        status, line = _try_bucket(run, job["artifacts_uri"])
+        status, line = BucketTrial(run, job["artifacts_uri"]).result(limit)
         say("smoke: " + line)
     return status
 
 
-def _try_framework(name: str, version: str) -> Tuple[int, str]:
-    try:
-        done = subprocess.run(
-            ["python3", "-c", _PROBES[name]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            timeout=LIMIT_SECS,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return protocol.EXIT_FAILED, "%s did not start in %d s; something else holds the TPU, or there is none" % (
-            name,
-            LIMIT_SECS,
+def _try_framework(name: str, version: str, limit: float) -> Tuple[int, str]:
+    end = _probe(_PROBES[name], limit)
+    if end.status is None:
+        # Another TPU may be well; neither a slow disk nor a wrong package is mended by one.
+        status = protocol.EXIT_NO_ACCELERATOR if end.part == _DEVICES else protocol.EXIT_FAILED
+        return status, "%s %s" % (name, _HANGS[end.part] % limit)
+    if end.status != 0:
+        return protocol.EXIT_FAILED, "%s does not work here: %s" % (name, _cause(end.status, end.stderr))
+    return _judged(name, version, _last_object(end.stdout))
+
+
+def _probe(code: str, limit: float) -> ProbeEnd:
+    """Run a probe, and cut it where one part of it takes longer than the limit.
+
+    :param limit: seconds.
+    """
+    lines: "queue.Queue[bytes]" = queue.Queue()
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            ["python3", "-c", _PRELUDE + code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
         )
-    if done.returncode != 0:
-        return protocol.EXIT_FAILED, "%s does not work here: %s" % (name, _cause(done.returncode, done.stderr))
-    return _judged(name, version, _last_object(done.stdout))
+        threading.Thread(target=_read_lines, args=(process.stdout, lines), daemon=True).start()
+        part, printed = _follow(lines, limit)
+        try:
+            status = process.wait(limit) if printed is not None else None
+        except subprocess.TimeoutExpired:
+            status = None
+        if status is None:
+            process.kill()
+            process.wait()
+        errors.seek(0)
+        return ProbeEnd(status, part, b"".join(printed or []), errors.read())
+
+
+def _read_lines(stream: IO[bytes], lines: "queue.Queue[bytes]") -> None:
+    for line in stream:
+        lines.put(line)
+    lines.put(b"")
+
+
+def _follow(lines: "queue.Queue[bytes]", limit: float) -> Tuple[str, Optional[List[bytes]]]:
+    """Return the last part that a probe reached, and what it printed, None if that part did not end."""
+    part, until, printed = _IMPORT, time.monotonic() + limit, []  # type: str, float, List[bytes]
+    while True:
+        try:
+            line = lines.get(timeout=max(0.0, until - time.monotonic()))
+        except queue.Empty:
+            return part, None
+        if not line:
+            return part, printed
+        text = line.decode("utf-8", "replace").strip()
+        if text.startswith(_REACHED):
+            part, until = text[len(_REACHED) :], time.monotonic() + limit
+        printed.append(line)
 
 
 def _judged(name: str, version: str, found: Optional[Dict[str, Any]]) -> Tuple[int, str]:
@@ -129,21 +202,48 @@ def _last_object(stdout: bytes) -> Optional[Dict[str, Any]]:
     return found if isinstance(found, dict) else None
 
 
-def _try_bucket(run: RunDir, uri: str) -> Tuple[int, str]:
-    """Write an object, read it, delete it: each needs a right of its own."""
-    doing, name = "write", "smoke-%d" % run.attempt
-    try:
-        bucket, prefix = split_uri(uri)
+class BucketTrial:
+    """Write an object, read it, delete it: each needs a right of its own.
+
+    :param run: the attempt, which names the object.
+    :param uri: ``gs://bucket/prefix``.
+    """
+
+    def __init__(self, run: RunDir, uri: str) -> None:
+        self._name = "smoke-%d" % run.attempt
+        self._uri = uri
+        self._doing = "write"
+        self._found: Optional[Tuple[int, str]] = None
+
+    def result(self, limit: float) -> Tuple[int, str]:
+        """Return exit status and line of the log; a bucket that is silent for longer than the limit is no answer.
+
+        :param limit: seconds.
+        """
+        thread = threading.Thread(target=self._try, daemon=True)  # Cloud Storage's own patience is minutes
+        thread.start()
+        thread.join(limit)
+        silent = _NOT_DONE % (self._doing, self._uri, "no answer in %d s" % limit)
+        return self._found or (protocol.EXIT_STORAGE, silent)
+
+    def _try(self) -> None:
+        try:
+            self._use()
+            line = "the bucket takes, gives and deletes objects below %s" % self._uri
+            self._found = protocol.EXIT_DONE, line
+        except (RequestFailed, ObjectDamaged, OSError, ValueError) as error:
+            refused = isinstance(error, RequestFailed) and error.status in (400, 401, 403)
+            why = "the machine's service account may not %s objects below %s: %s" if refused else _NOT_DONE
+            status = protocol.EXIT_NO_ACCESS if refused else protocol.EXIT_STORAGE
+            self._found = status, why % (self._doing, self._uri, error)
+
+    def _use(self) -> None:
+        bucket, prefix = split_uri(self._uri)
         objects = Objects(Storage(), bucket)
-        whole = "%s/%s" % (prefix, name)
+        whole, content = "%s/%s" % (prefix, self._name), self._name.encode("ascii")
         known = objects.entries(whole).get(whole)
-        stored = objects.upload(SourceBytes(name.encode("ascii")), whole, known, "text/plain")
-        doing = "read"
+        stored = objects.upload(SourceBytes(content), whole, known, "text/plain")
+        self._doing = "read"
         objects.read(whole, stored)
-        doing = "delete"
+        self._doing = "delete"
         objects.delete(whole, stored.generation)
-    except (RequestFailed, ObjectDamaged, OSError, ValueError) as error:
-        refused = isinstance(error, RequestFailed) and error.status in (400, 401, 403)
-        why = "the machine's service account may not %s objects below %s: %s" if refused else "cannot %s below %s: %s"
-        return protocol.EXIT_NO_ACCESS if refused else protocol.EXIT_STORAGE, why % (doing, uri, error)
-    return protocol.EXIT_DONE, "the bucket takes, gives and deletes objects below %s" % uri

@@ -78,6 +78,13 @@ async def test_what_is_left_in_the_working_directory_is_saved(machine: Machine, 
     assert paths(manifest["files"]) == expected
 
 
+async def test_the_manifest_names_the_commit(machine: Machine, bucket: Bucket) -> None:
+    """As the script finds it, so that files in the bucket can be traced to their code."""
+    machine.run("true", environment={"TRC_REVISION": "1" * 40})
+    _, manifest = await bucket.push(machine)
+    assert manifest["revision"] == "1" * 40
+
+
 async def test_data_in_the_working_directory_are_no_result(machine: Machine, bucket: Bucket, tmp_path: Path) -> None:
     """Beyond the limit the newest files are saved, and each other one is named."""
     run_in_project(machine, tmp_path, "truncate -s 3G data.bin && sleep 0.1 && echo w > model.h5")

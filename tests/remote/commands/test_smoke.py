@@ -54,6 +54,49 @@ def smoke(machine: Machine, init: str, login: dict[str, str] | None = None, **fi
     return RunResult.from_json(machine.result()), machine.log().decode()
 
 
+HANG = "import threading\nthreading.Event().wait()\n"
+HANGS = {
+    "import": (HANG, "jax was not imported in 5 s", 1, RunFailed),
+    "devices": (
+        JAX.format(**GOOD) + "def devices():\n    " + HANG.replace("\n", ";"),
+        "its devices in 5 s",
+        69,
+        AcceleratorMissing,
+    ),
+    "product": (
+        JAX.format(**GOOD).replace("return 2", HANG.replace("\n", ";") + "return 2"),
+        "two matrices in 5 s",
+        1,
+        RunFailed,
+    ),
+}
+
+
+@pytest.mark.parametrize(("init", "words", "code", "kind"), HANGS.values(), ids=HANGS)
+def test_a_hang_is_cut_and_named(machine: Machine, init: str, words: str, code: int, kind: type[TPUError]) -> None:
+    """Each part has its own limit, and only a TPU that is waited for in vain asks for another one."""
+    result, log = smoke(machine, init, smoke_secs=5.0)
+    assert (result.step, result.exit_code) == ("smoke", code)
+    assert words in log
+    assert "trained" not in log
+    assert type(classify_exit(result)) is kind
+
+
+def test_a_silent_bucket_is_cut_and_named(machine: Machine, bucket: CheckpointServer) -> None:
+    """The client's own patience is minutes; the next try may find it."""
+    delay = {"action": "delay", "seconds": 600.0}
+    bucket.faults.add({"point": "gcs.request", "match": {"method": "GET", "object": "*smoke-1"}, "params": delay})
+    login = {"STORAGE_EMULATOR_HOST": bucket.url}
+    result, log = smoke(machine, JAX.format(**GOOD), login, artifacts_uri="gs://checkpoints/runs", smoke_secs=5.0)
+    assert (result.step, result.exit_code) == ("smoke", 74), log
+    assert "cannot read below gs://checkpoints/runs: no answer in 5 s" in log
+
+
+def test_a_hang_ends_within_half_a_minute() -> None:
+    """As long as a part may take, and a few seconds for what starts it."""
+    assert JobSpec("run", 1, ("x",)).smoke_secs <= 25
+
+
 def test_what_works_is_said_and_the_script_starts(machine: Machine) -> None:
     """Version and devices are in the log."""
     result, log = smoke(machine, JAX.format(**GOOD), framework="jax 0.6")

@@ -48,6 +48,7 @@ class JobSpec:
     :param requirements: file in the bundle whose packages are installed first, in the step ``setup``; empty for none.
     :param packages: requirements beside those of the file, which are installed first.
     :param framework: what is tried before the command, with its version: ``jax``, ``tensorflow 2.18``. Empty: nothing.
+    :param smoke_secs: seconds in which each part of that trial ends, else the run has failed.
     :param wheels_uri: ``gs://bucket/prefix`` below which wheels of installed packages are kept for later TPUs. Empty:
         nowhere.
     :param setup: run first, with the same log; if it fails, the run has failed in the step ``setup``.
@@ -92,6 +93,7 @@ class JobSpec:
     refuse_changed_code: bool = False
     soft_delete_secs: float = 0.0
     abandon_secs: float = protocol.ABANDON_SECS
+    smoke_secs: float = protocol.SMOKE_SECS
 
     def __post_init__(self) -> None:
         faults = [*self._name_faults(), *self._command_faults(), *self._time_faults(), *self._path_faults()]
@@ -130,7 +132,7 @@ class JobSpec:
             faults.append(Fault("deadline", self.deadline, "a Unix time in seconds"))
         if not 0 <= self.stall_secs < float("inf"):
             faults.append(Fault("stall_secs", self.stall_secs, "a number of seconds, 0 or more"))
-        for name in ("mirror_secs", "abandon_secs"):
+        for name in ("mirror_secs", "abandon_secs", "smoke_secs"):
             if not 0 < getattr(self, name) < float("inf"):
                 faults.append(Fault(name, getattr(self, name), "a number of seconds, more than 0"))
         return faults

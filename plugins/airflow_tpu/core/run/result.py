@@ -243,7 +243,9 @@ def _of_setup(result: RunResult, tail: str) -> TPUError:
 def _of_smoke(result: RunResult, tail: str) -> TPUError:
     """What was tried before the script did not work; the last line of the log names the cause."""
     if result.exit_code == protocol.EXIT_NO_ACCELERATOR:
-        return AcceleratorMissing("the framework works and sees no TPU, so the script was not started")
+        return AcceleratorMissing(
+            "the framework found no TPU that it can use, so the script was not started. Its log says why"
+        )
     if result.exit_code == _NO_ACCESS:
         return AccessDenied(
             "the TPU VM's service account lacks a right in the bucket of the artifacts, so the script was not started: "
