@@ -22,6 +22,7 @@ from airflow_tpu.core.run.job import RunRef, folder_of, name_on_vm
 from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.lifecycle.run_request import RunRequest
+from airflow_tpu.lifecycle.source.home import Home, home_of
 from airflow_tpu.lifecycle.source.repository import Repository
 from airflow_tpu.lifecycle.source.script_secrets import read_secrets
 from airflow_tpu.stores.grant_stores import Stores
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from airflow_tpu.core.source.pin import SourcePin
     from airflow_tpu.core.tpu.labels import RunKey
     from airflow_tpu.lifecycle.connections import Clients
+    from airflow_tpu.lifecycle.source.home import DagBundle
 
 
 class GrantContext:
@@ -94,6 +96,7 @@ class RunContext(GrantContext):
         self.key = key
         self.training = ""
         self.dates = dates or RunDates()
+        self.bundle: DagBundle | None = None
         self._conf = conf
 
     @cached_property
@@ -179,6 +182,16 @@ class RunContext(GrantContext):
         return self.commit or self.conf.revision
 
     @cached_property
+    def home(self) -> Home:
+        """The folder of projects that this run takes its own from."""
+        return home_of(self.conf, self.bundle)
+
+    @property
+    def code_version(self) -> str:
+        """What the manifest of an attempt names; the version of a bundle says nothing of the project in it."""
+        return self.revision or self.home.version
+
+    @cached_property
     def models(self) -> ModelStore:
         """Versions of the model that the conf names.
 
@@ -192,6 +205,12 @@ class RunContext(GrantContext):
         """The same session, as a task sees it that is about this training; without a name it is about none."""
         seen = copy(self)
         seen.training = training
+        return seen
+
+    def in_bundle(self, bundle: DagBundle | None) -> RunContext:
+        """The same session, as a task sees it whose DAG file is in this bundle: its project may be there too."""
+        seen = copy(self)
+        seen.bundle = bundle
         return seen
 
     def attempt(self, record: RunRecord) -> LastAttempt:

@@ -93,7 +93,8 @@ class CloudTPUBaseOperator(ReportingOperator):
 
         connections = Connections(self.gcp_conn_id, self.ssh_conn_id, self.impersonation_chain)
         key = run_key(context, this_airflow(GrantContext(connections)), self.session)
-        return RunContext(key, self.asked(), connections, dates=run_dates(context)).of_training(self.training)
+        run = RunContext(key, self.asked(), connections, dates=run_dates(context)).of_training(self.training)
+        return run.in_bundle(getattr(context["ti"], "bundle_instance", None))  # dag.test() has none
 
     @property
     def training(self) -> str:

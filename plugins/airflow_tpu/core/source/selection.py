@@ -30,9 +30,10 @@ class Source:
     :param arguments: of the script; a file or folder of ``top`` that they name travels.
     :param home: ``include/train``: the library is there, and what the form names. Several projects may lie there, and
         one of them does not travel with another one.
-    :param requirements: requirements file below ``top`` or ``home``, empty for none.
+    :param requirements: requirements file below ``top``, ``home`` or ``deployed``, empty for none.
     :param command: what is run in place of the script, None for the script.
     :param python: version of Python on the TPU VM, None if it is not known.
+    :param deployed: another ``include/train``, for what ``home`` lacks; None for none.
     """
 
     top: Path
@@ -42,11 +43,23 @@ class Source:
     requirements: str = ""
     command: Command | None = None
     python: tuple[int, int] | None = None
+    deployed: Path | None = None
 
     @property
     def requirements_base(self) -> Path:
-        """Folder that the requirements file is named from: the project's own, else the common one."""
-        return self.top if (self.top / self.requirements).is_file() else self.home
+        """Folder that the requirements file is named from: the project's own, else a common one."""
+        return next(
+            (folder for folder in (self.top, *self._common) if (folder / self.requirements).is_file()), self.home
+        )
+
+    @property
+    def library(self) -> Path:
+        """Folder that the library is in."""
+        return next((folder for folder in self._common if (folder / LIBRARY).is_dir()), self.home)
+
+    @property
+    def _common(self) -> tuple[Path, ...]:
+        return (self.home,) if self.deployed is None else (self.home, self.deployed)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -69,7 +82,7 @@ def selected_files(source: Source, project: Project) -> dict[str, Path]:
     if source.requirements:
         for path in named_paths(source.requirements_base / source.requirements):
             found.update(_files_at(path, source.requirements_base))
-    found.update(_files_at(source.home / LIBRARY, source.home))
+    found.update(_files_at(source.library / LIBRARY, source.library))
     if not source.is_shared:
         found.update(_files_at(source.top, source.top))
     elif project.folder:

@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_tpu import settings
 from airflow_tpu.core.catalogue.runtimes import python_of
 from airflow_tpu.core.model.fingerprint import code_digest
 from airflow_tpu.core.run.job import LastAttempt, asked_digest
@@ -50,16 +49,18 @@ def build_bundle(run: RunContext) -> Bundle:
 
 
 def _collect(run: RunContext) -> Bundle:
-    conf, home = run.conf, settings.include_dir() / "train"
-    if conf.script.startswith("gs://"):
-        return _collect_object(run, home)
+    if run.conf.script.startswith("gs://"):
+        return _collect_object(run)
     with project_files(run) as top:
-        return Bundle.build(
-            Source(top, conf.script, home, conf.arguments, conf.requirements, conf.command, _python(run))
-        )
+        return Bundle.build(_source(run, top, run.conf.script))
 
 
-def _collect_object(run: RunContext, home: Path) -> Bundle:
+def _source(run: RunContext, top: Path, script: str) -> Source:
+    conf, home = run.conf, run.home
+    return Source(top, script, home.train, conf.arguments, conf.requirements, conf.command, _python(run), home.deployed)
+
+
+def _collect_object(run: RunContext) -> Bundle:
     """Collect a script that is an object of its own, with nothing beside it."""
     from google.api_core.exceptions import Forbidden, NotFound
 
@@ -72,8 +73,7 @@ def _collect_object(run: RunContext, home: Path) -> Bundle:
         except (Forbidden, NotFound) as error:
             problem = "there is no such object" if isinstance(error, NotFound) else "may not be read"
             raise ConfigError([Fault("script", conf.script, problem)], "the bundle") from error
-        source = Source(Path(folder), script.name, home, conf.arguments, conf.requirements, python=_python(run))
-        return Bundle.build(source)
+        return Bundle.build(_source(run, Path(folder), script.name))
 
 
 def _python(run: RunContext) -> tuple[int, int] | None:
@@ -172,7 +172,7 @@ def _attempt(run: RunContext, record: RunRecord, own_resource: str) -> Attempt:
         own_resource,
         run.attempt(record).code,
         kept_seconds(run),
-        run.revision,
+        run.code_version,
         run.folder,
     )
 

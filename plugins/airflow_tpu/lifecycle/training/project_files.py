@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_tpu import settings
 from airflow_tpu.core.request.references.source_address import ArchiveAddress, FolderAddress, GitAddress
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.lifecycle.source.archived import write_archive
@@ -32,7 +31,7 @@ def project_files(run: RunContext) -> Iterator[Path]:
     """
     address = run.conf.address
     if address is None or isinstance(address, FolderAddress):
-        yield _folder(address)
+        yield _folder(run.home.train, address)
         return
     with tempfile.TemporaryDirectory(prefix="airflow-tpu-") as folder:
         target = Path(folder)
@@ -43,8 +42,7 @@ def project_files(run: RunContext) -> Iterator[Path]:
         yield target
 
 
-def _folder(address: FolderAddress | None) -> Path:
-    home = settings.include_dir() / "train"
+def _folder(home: Path, address: FolderAddress | None) -> Path:
     top = home / address.path if address is not None else home
     if not top.is_dir():
         raise ConfigError([Fault("source", str(address), f"there is no such folder in {home}")], "the bundle")
