@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from typing import IO, Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import IO, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import protocol
 
@@ -23,6 +23,7 @@ from gcs.objects import ObjectDamaged, Objects
 from gcs.requests import RequestFailed, Storage
 from gcs.source import SourceBytes
 from gcs.upload import split_uri
+from machine import processes
 from machine.run_dir import RunDir
 from packages.log import say
 
@@ -70,9 +71,12 @@ total = float((torch.ones(128, 128, device=device) @ torch.ones(128, 128, device
 print(json.dumps({"version": torch.__version__, "devices": [str(device)], "sum": total}))
 """,
 }
+_LONGER = 4  # times: a machine with much to do, or a slow disk, takes minutes for an import
+_LOOKS = 10  # in the limit
+_WORK = 2  # effort of a process in a second; less of it waits
 # What it means that a part of a probe does not end.
 _HANGS = {
-    _IMPORT: "was not imported in %d s: the disk is that slow, or an imported module waits for something",
+    _IMPORT: "was not imported in %d s: an imported module waits for something, or the disk is that slow",
     _DEVICES: "did not list its devices in %d s: something else holds the TPU, or there is none",
     _PRODUCT: "did not multiply two matrices in %d s: libtpu or the runtime version does not fit, or the TPU is ill",
 }
@@ -138,16 +142,56 @@ def _probe(code: str, limit: float) -> ProbeEnd:
             ["python3", "-c", _PRELUDE + code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
         )
         threading.Thread(target=_read_lines, args=(process.stdout, lines), daemon=True).start()
-        part, printed = _follow(lines, limit)
-        try:
-            status = process.wait(limit) if printed is not None else None
-        except subprocess.TimeoutExpired:
-            status = None
+        part, printed = _follow(lines, Patience(limit, lambda: processes.effort(process.pid)))
+        status = _status(process, limit) if printed is not None else None
         if status is None:
             process.kill()
             process.wait()
         errors.seek(0)
         return ProbeEnd(status, part, b"".join(printed or []), errors.read())
+
+
+def _status(process: "subprocess.Popen[bytes]", limit: float) -> Optional[int]:
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+class Patience:
+    """How long a part of a probe may take: the import longer, as long as it works; the others wait for the TPU.
+
+    :param limit: seconds.
+    :param effort: of the probe so far, see :func:`machine.processes.effort`.
+    :param clock: seconds.
+    """
+
+    def __init__(self, limit: float, effort: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit, self._effort, self._clock = limit, effort, clock
+        self.begin(_LONGER)
+
+    def begin(self, longer: int = 1) -> None:
+        """Begin a part.
+
+        :param longer: how many times the limit a probe gets that works.
+        """
+        self._began, self._most = self._clock(), self._limit * longer
+        self._look()
+
+    def _look(self) -> None:
+        self._looked, self._seen = self._clock(), self._effort()
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next look."""
+        return max(0.0, self._looked + self._limit / _LOOKS - self._clock())
+
+    def is_over(self) -> bool:
+        """Look whether the part gets no more time."""
+        seen, looked = self._seen, self._looked
+        self._look()
+        passed, work = self._looked - self._began, (self._looked - looked) * _WORK
+        return passed >= self._limit and (passed >= self._most or self._seen - seen < work)
 
 
 def _read_lines(stream: IO[bytes], lines: "queue.Queue[bytes]") -> None:
@@ -156,20 +200,29 @@ def _read_lines(stream: IO[bytes], lines: "queue.Queue[bytes]") -> None:
     lines.put(b"")
 
 
-def _follow(lines: "queue.Queue[bytes]", limit: float) -> Tuple[str, Optional[List[bytes]]]:
+def _follow(lines: "queue.Queue[bytes]", patience: Patience) -> Tuple[str, Optional[List[bytes]]]:
     """Return the last part that a probe reached, and what it printed, None if that part did not end."""
-    part, until, printed = _IMPORT, time.monotonic() + limit, []  # type: str, float, List[bytes]
+    part, printed = _IMPORT, []  # type: str, List[bytes]
     while True:
-        try:
-            line = lines.get(timeout=max(0.0, until - time.monotonic()))
-        except queue.Empty:
-            return part, None
-        if not line:
+        line = _next_line(lines, patience.pause)
+        if line == b"":
             return part, printed
+        if patience.pause == 0 and patience.is_over():
+            return part, None
+        if line is None:
+            continue
         text = line.decode("utf-8", "replace").strip()
         if text.startswith(_REACHED):
-            part, until = text[len(_REACHED) :], time.monotonic() + limit
+            part = text[len(_REACHED) :]
+            patience.begin()
         printed.append(line)
+
+
+def _next_line(lines: "queue.Queue[bytes]", seconds: float) -> Optional[bytes]:
+    try:
+        return lines.get(timeout=seconds)
+    except queue.Empty:
+        return None
 
 
 def _judged(name: str, version: str, found: Optional[Dict[str, Any]]) -> Tuple[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 import tarfile
 from typing import Any
@@ -167,6 +168,38 @@ def test_the_bucket_is_left_as_it_was(machine: Machine, bucket: CheckpointServer
 def test_a_bucket_that_does_not_answer_is_tried_again() -> None:
     """The next try may find it."""
     assert isinstance(classify_exit(RunResult(74, step="smoke")), StorageUnreachable)
+
+
+PATIENCE = """
+import itertools, json
+from commands.smoke import Patience
+def cut(work, part="import"):
+    now = [0.0]
+    patience = Patience(25.0, lambda: int(work(now[0])), lambda: now[0])
+    if part != "import":
+        patience.begin()
+    while not patience.is_over():
+        now[0] += patience.pause
+    return now[0]
+print(json.dumps([cut(lambda now: 50), cut(lambda now: min(now, 20) * 100), cut(lambda now: now * 4),
+    cut(lambda now: min(now, 60) * 4), cut(lambda now: now * 100, "devices")]))
+"""
+
+
+def test_an_import_that_works_may_take_longer(machine: Machine) -> None:
+    """A busy machine is not taken for a hang; who waits from the start, or after some work, gets the limit alone."""
+    waits, worked, always, long, devices = json.loads(machine.evaluate(PATIENCE))
+    assert (waits, worked, always, devices) == (25.0, 25.0, 100.0, 25.0)
+    assert 60 <= long <= 65
+
+
+def test_effort_grows_with_work(machine: Machine) -> None:
+    """CPU time counts, and a process that is gone makes none."""
+    code = "import os, time\nfrom machine.processes import effort\nbefore = effort(os.getpid())\n"
+    code += "while time.process_time() < 0.3:\n    pass\nprint(effort(os.getpid()) - before, effort(2**30))"
+    grown, gone = map(int, machine.evaluate(code).split())
+    assert grown >= 10
+    assert gone == 0
 
 
 @pytest.mark.slow

@@ -48,7 +48,8 @@ class JobSpec:
     :param requirements: file in the bundle whose packages are installed first, in the step ``setup``; empty for none.
     :param packages: requirements beside those of the file, which are installed first.
     :param framework: what is tried before the command, with its version: ``jax``, ``tensorflow 2.18``. Empty: nothing.
-    :param smoke_secs: seconds in which each part of that trial ends, else the run has failed.
+    :param smoke_secs: seconds in which each part of that trial ends, else the run has failed; an import that works gets
+        more.
     :param wheels_uri: ``gs://bucket/prefix`` below which wheels of installed packages are kept for later TPUs. Empty:
         nowhere.
     :param setup: run first, with the same log; if it fails, the run has failed in the step ``setup``.
