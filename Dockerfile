@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Two images from one tree: airflow (all of Airflow's processes) and localcloud (the stand-in for Google Cloud).
 # docker compose builds both. Only what every builder has is used here: no BuildKit is needed.
 ARG BASE_IMAGE=apache/airflow:3.3.2-python3.12

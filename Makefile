@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Names for the scripts; they work the same without make.
 .PHONY: help demo test soak test-compose up down lint format docs
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure how long the report over a large ledger takes: reading, folding and writing 10,000 incarnations.
 
 Run ``python benchmarks/fold_ledger.py [incarnations]``; the fold alone is to stay below two seconds.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure how old a line of the training is when it can first be seen: in Airflow's REST API, and on its log page.
 
 Run ``python benchmarks/log_lag.py [--refresh 1] [--seconds 60]``. It starts a whole Airflow of its own, trains twice on

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure what a preemption costs: work done again and time spent saving, against the optimum of Young and Daly.
 
 Run ``python benchmarks/lost_work.py [--mtbf 16] [--save 0.2] [--interval 2.5] [--preemptions 16]``. A run on machines

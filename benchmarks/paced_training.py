@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training of lost_work.py: steps and checkpoints of a fixed length, noted in a journal that outlives the machine.
 
 Arguments: steps between two checkpoints, seconds of a step, seconds of a checkpoint, journal. It never ends by itself.

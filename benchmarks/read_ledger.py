@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure how long a large ledger takes to read from Cloud Storage (the local cloud's): two objects an incarnation.
 
 Run ``python benchmarks/read_ledger.py [incarnations]``. Against Google each request takes some ten milliseconds more;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training of log_lag.py: a line of its log each half second, with the instant at which it was printed.
 
 Argument: for how many seconds.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure seconds and requests of ``airflow-tpu usage`` and of the usage page over a large ledger.
 
 Run ``python benchmarks/usage_calls.py [incarnations]``. The bucket is the local cloud's, in this process; against

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every day: give notice before the grant ends, and fail while anything in the project is billed.
 
 A billed TPU fails the task at once; a zone that does not answer is asked again first. Notices and failures are sent to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make a former version of a model the champion again: the one before, or the one that is named.
 
 Nothing is deleted and no TPU is used: one small object in the bucket, which names the champion, is replaced.

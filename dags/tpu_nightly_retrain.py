@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every night: train the model `digits` on what has changed, and promote it only if it is better."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every 15 minutes: delete the TPUs that outlived their DAG run, whether or not its teardown ran."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train a script on a TPU that the grant covers, keep its artifacts, delete the TPU, report what was free.
 
 | task | does |

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On the first of each month: write the report of the month before, with its chart, beside the ledger.
 
 `gs://<bucket>/<prefix>/reports/2026-11.md`, `.svg` and `.parquet`. Trigger it with a month to write that one again.

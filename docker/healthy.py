@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The health check of Airflow's containers: exit code 0 if the part works.
 
 Usage: ``healthy.py api-server|scheduler|dag_processor|triggerer|worker``. It asks the api-server, which knows the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make every secret of the stack at its first start; later starts find them and change nothing.
 
 Usage: ``make_secrets.py DIRECTORY``. ``secrets`` below it is for Airflow's processes, ``ui`` for the api-server,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the connections that lead to the running local cloud into the file from which Airflow reads connections.
 
 Usage: ``write_connections.py STATE_DIR CONNECTIONS_DIR``. Against Google a person writes the same file by hand. The

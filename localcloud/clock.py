@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clocks: time is an input of the local cloud, so that a test can move it by hand.
 
 A node that lives for six hours must not take six hours to test. Everything below asks a :class:`Clock` for the time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The control port: status, faults and actions on nodes for people and tests, as JSON over HTTP on the loopback."""
 
 from __future__ import annotations

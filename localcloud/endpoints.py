@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The endpoints of a running local cloud: the file that other programs read, and the connection for Airflow."""
 
 from __future__ import annotations

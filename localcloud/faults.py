@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults as scripted data: where, when and how often something goes wrong.
 
 A fault waits at a *point* (a named place in the local cloud) for attributes that match, is used up one event after

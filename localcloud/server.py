@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One process, one event loop, the whole cloud: TPU API, TPU VMs, Cloud Storage, control port."""
 
 from __future__ import annotations

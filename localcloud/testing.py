@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A local cloud for tests that are not coroutines themselves, such as those that run a whole DAG in one process."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Callbacks that are due later, in one ordered list driven by a clock.
 
 The state machine never waits; it plans callbacks. In virtual time :func:`advance` plays the

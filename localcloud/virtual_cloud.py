@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A virtual cloud: the state machine in virtual time, without sockets, processes or waiting.
 
 Hours of preemptions take milliseconds here, and the same seed gives the same history.

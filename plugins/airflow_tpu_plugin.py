@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registers the page *TPU usage* from a plugins folder, unless the installed package does it already.
 
 Airflow calls a plugin that comes from two places an import error and shows it to everybody.

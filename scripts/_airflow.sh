@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Airflow on this machine, for scripts/demo and scripts/up: everything it writes is in .airflow, and it listens on loopback only.
 # Sourced after _lib.sh, never run.

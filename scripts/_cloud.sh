@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # The local cloud, for scripts/demo and scripts/up. Sourced after _lib.sh and _airflow.sh, never run.
 

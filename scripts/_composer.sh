@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # How scripts/deploy-composer talks to Google: each command is shown, and what it answers is explained.
 # Sourced, never run.

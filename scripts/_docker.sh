@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # A Docker engine and stand-in images, for scripts/test-compose. Sourced after _lib.sh, never run. Everything is below $WORK.
 

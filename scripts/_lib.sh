@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # shellcheck disable=SC2034  # what is set here is used by the scripts that source this file
 # Shared by the scripts beside it; each of them has already changed to the project's root.

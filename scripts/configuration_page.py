@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write docs/configuration.md from what the provider tells Airflow: each option and each field of both connections.
 
 Usage: ``configuration_page.py > docs/configuration.md``.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the two Airflow connections of the local cloud as shell exports.
 
 Usage: ``connections.py ENDPOINTS_JSON HOME``. Makes the SSH key ``HOME/id_ed25519`` if there is none, and writes

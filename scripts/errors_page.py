@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write docs/errors.md from the error tree, so that the page says what the retry policy does.
 
 Usage: ``errors_page.py > docs/errors.md``. Meaning, retry and budget come from the classes, cost and what to do from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write docs/fault-matrix.md: the outcome of each fault in each phase of a run.
 
 Usage: ``fault_matrix_page.py CELLS.xml CELLS.jsonl KILLS.xml... > docs/fault-matrix.md``, as ``scripts/soak`` does.

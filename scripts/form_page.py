@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write docs/form.md from the table of the trigger form: each field with its default, its limits and what it means.
 
 Usage: ``form_page.py > docs/form.md``.

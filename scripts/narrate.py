@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a command that logs Airflow's JSON lines, print what a person wants to see, and keep every line in a file.
 
 Usage: ``narrate.py LOG_FILE COMMAND ...``. Prints the beginning of each task, what this project's own code and the

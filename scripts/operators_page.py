@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write docs/operators.md from the docstrings of the operators, triggers and the task group.
 
 Usage: ``operators_page.py > docs/operators.md``. The docstrings are the only place where parameters are explained.

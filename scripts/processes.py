@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Start, list and end the background processes of ``scripts/up``, and nothing else.
 
 Every process started here, and whatever it starts in turn, carries a mark in its environment that is made once per

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run one DAG from its file in this process, deferrals included, and record how every task ended.
 
 Usage: ``run_dag.py DAG_FILE OUTCOME_JSON [CONF_JSON]``. It is ``dag.test()`` of Airflow: real operators, real triggers,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Print what a run of the demo did, and check it against the local cloud's own billing meter.
 
 Usage: ``summary.py OUTCOME_JSON METER_JSON ENDPOINTS_JSON BUCKET``. The first file is from run_dag.py, the second from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write plugins/airflow_tpu/tpu_run.py from the table of the trigger form: a run as it is written in Python.
 
 Usage: ``tpu_run_module.py > tpu_run.py``, then move it there. An editor completes and checks what stands in a file, not
@@ -19,7 +20,8 @@ from airflow_tpu.core.request.form_fields import FORM, Form, FormField
 from scripts.form_page import default_of
 
 WIDTH = 120
-HEAD = '''"""A run written in Python: which script, on which TPU, where its results go, and its limits.
+HEAD = '''# SPDX-License-Identifier: Apache-2.0
+"""A run written in Python: which script, on which TPU, where its results go, and its limits.
 
 Written by scripts/tpu_run_module.py from plugins/airflow_tpu/core/request/form_fields.py; do not edit.
 """

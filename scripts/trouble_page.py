@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write docs/trouble.md: what happened to people with TPUs, what this project does about it, and which test shows it.
 
 Usage: ``trouble_page.py > docs/trouble.md``. The rows are in tests/trouble/, one file a group; a test demands that each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write docs/tpu-types.md from the catalogue: which TPUs there are, where, and what they cost by list.
 
 Usage: ``types_page.py > docs/tpu-types.md``.

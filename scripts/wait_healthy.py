@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wait until Airflow's processes report healthy and a DAG can be triggered; print a line for each one that is up.
 
 Usage: ``wait_healthy.py BASE_URL SECONDS DAG_ID``

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One private Airflow home per test process, chosen before anything imports Airflow."""
 
 from __future__ import annotations

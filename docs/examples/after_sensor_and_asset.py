@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train when new data is announced and a file of today is there: a session after an asset and a sensor.
 
 No TPU is asked for while the sensor waits. The artifacts are announced as an asset of their own.

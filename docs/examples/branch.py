@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choose between two trainings: only one of them runs, on the one TPU of the session, and one copy serves both."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Start when a model has got a new champion, and measure it on a TPU: the event says where its artifacts are."""
 
 from __future__ import annotations

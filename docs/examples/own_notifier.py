@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tell a chat of yours when a run has failed, by a notifier of your own: the session makes the run red."""
 
 from __future__ import annotations

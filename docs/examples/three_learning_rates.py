@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train with three learning rates at the same time: a mapped task group, and in it a session, which is a TPU, for each.
 
 The values are known when the DAG runs. A failed one fails the DAG run and leaves the others alone.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train, then measure the result on the same TPU: two trainings in a row, and a task of your own after them.
 
 The second one is told where the first one's artifacts are. Each has its attempts, checkpoints, artifacts and log below

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train on a small TPU first, and on a larger one only if that has gone well: two sessions of different types."""
 
 from __future__ import annotations

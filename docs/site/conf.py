@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How Sphinx makes the site of the documentation: ``make docs``, then open ``build/docs/docs/index.html``.
 
 The pages are the Markdown files as they lie in the repository, so that a link works in both. The gallery and the

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- The monthly tables of the usage as an external table of BigQuery: it reads the Parquet files in the bucket where they
 -- lie, nothing is loaded or copied. Replace PROJECT, DATASET, BUCKET and PREFIX; the data set has to be in the
 -- location of the bucket. Queries are billed, and not covered by the grant.

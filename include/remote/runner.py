@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs and supervises one training process on a TPU VM. Standard library only, Python 3.8.
 
 ::

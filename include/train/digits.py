@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train a small convolutional network on scikit-learn's handwritten digits.
 
 Runs on a TPU VM, a GPU or a CPU with the same model code, inside the pipeline or by hand::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smallest script that fulfils the contract: write what is worth keeping into TRC_OUTPUT_DIR and end with 0."""
 
 import os

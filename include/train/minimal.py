@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The script to copy: TensorFlow on a TPU VM, a GPU or a CPU, with checkpoints, a stop on request, and a figure.
 
 ::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client of a running cloud's control port; standard library only, so that the command line answers at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``down``: end a local cloud and prove that no process of it is left."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line of the local cloud: ``python -m localcloud COMMAND --state-dir DIR``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``up``: run a local cloud until SIGTERM or SIGINT, in the foreground or detached."""
 
 from __future__ import annotations

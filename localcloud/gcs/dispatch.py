@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers a request: finds its handler, applies scripted faults, writes errors as JSON or XML."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Routes: which handler answers which request.
 
 Paths are matched as sent, before percent-decoding: an object may be called ``a%2Fb`` or ``a/b``, and a normalised path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The HTTP server: turns HTTP requests into calls and replies into HTTP responses."""
 
 from __future__ import annotations

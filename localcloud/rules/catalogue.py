@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the local cloud catalogue where: accelerator types, zones and runtime versions, from ``include/catalogue``.
 
 The tables are data shared with the product; the reading of them is not (see the package docstring).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Errors as Google sends them: a status with a code, a text and typed details.
 
 ``CloudError`` carries what goes over the wire; the functions below it write Google's texts. Wordings marked *attested*

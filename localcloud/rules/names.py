@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Resource names, ids and labels: their forms, and which ones Google refuses."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages of a listing: an opaque token that names the last item, stable when items come and go between two calls."""
 
 from __future__ import annotations

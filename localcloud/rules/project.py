@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a project lacks and what its organisation forbids, with Google's texts.
 
 Wordings marked *attested* were seen in public; Compute Engine's arrive in the operation, since Cloud TPU accepts a call

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quota: how much of what a project may hold, by generation, tier and zone, in Google's names and texts.
 
 Quota is held by everything that exists: nodes in any state, preempted ones included, and queued resources in any

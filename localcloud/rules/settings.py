@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of the local cloud's TPU API."""
 
 from __future__ import annotations

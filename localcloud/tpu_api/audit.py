@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Admin Activity log: creates and deletes as Cloud Audit Logs keep them, one JSON object a line.
 
 Google writes one entry when a call has been accepted, marked as the first of its operation, and one when the operation

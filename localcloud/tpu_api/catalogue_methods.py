@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a project can ask about before it creates anything: locations, accelerator types, runtime versions, identity."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers every call of the TPU API, from either transport: applies scripted faults and keeps the logs of calls."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The TPU API on a port: Google's gRPC services in front of :class:`localcloud.tpu_api.dispatcher.CallDispatcher`."""
 
 from __future__ import annotations

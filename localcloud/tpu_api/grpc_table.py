@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of gRPC methods, read from the client package at run time.
 
 ``google-cloud-tpu`` ships message classes but no server and no service descriptor. Its transport, though, registers

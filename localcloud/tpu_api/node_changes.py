@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """UpdateNode and GetGuestAttributes: change a running node, and read what its VMs publish about themselves."""
 
 from __future__ import annotations

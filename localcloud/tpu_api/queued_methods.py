@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The queued resource methods of the TPU API: from request message to answer message."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The TPU API over plain HTTP, as far as a TPU VM needs it to delete itself: get, delete, operations.
 
 Beside it one call of Cloud Resource Manager, which tells an account its rights.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Cloud TPU API without a wire: every method as a plain function from request to answer.
 
 There is no socket and no waiting in here; :mod:`localcloud.tpu_api.grpc_server` and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists that are behind: what was just created is not in them yet, what was just deleted still is.
 
 Google promises no list that is up to date at every moment. A resource that is read by its name is always shown here as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all parts of the state machine share: settings, clock, randomness, faults and VMs."""
 
 from __future__ import annotations

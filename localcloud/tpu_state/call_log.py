@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The calls of the TPU API in the order of their arrival, and how often each method was called."""
 
 from __future__ import annotations

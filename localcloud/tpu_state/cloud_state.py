@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is true of one project: its nodes, queued resources and operations, in one object."""
 
 from __future__ import annotations

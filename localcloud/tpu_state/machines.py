@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the state machine asks of TPU VMs, and simulated VMs for virtual time.
 
 The state machine never waits for a VM: it asks and is called back. :class:`localcloud.vm.worker_pool.WorkerPool`

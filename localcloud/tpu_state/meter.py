@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The billing meter: every READY second of every node, independent of any code under test.
 
 Google charges a Cloud TPU while its node is READY. Tests compare a product's own ledger with what is counted here.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Long-running operations; their state is separate from the state of the resource they are about.
 
 An operation may end with an error although the node comes up, never end although it does, or be forgotten; clients

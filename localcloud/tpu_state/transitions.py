@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which state may follow which, as data; the states are those of Cloud TPU API v2."""
 
 from __future__ import annotations

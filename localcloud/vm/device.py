@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The TPU of a VM as a device that one process holds: ``with-tpu COMMAND`` runs a command that uses it.
 
 There is no TPU, so nothing but this program holds the device; a second process gets the text of Google's libtpu

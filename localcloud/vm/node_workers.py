@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The workers of one node: started together, ended together."""
 
 from __future__ import annotations

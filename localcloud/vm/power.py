@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The power switch of a TPU VM: ``shutdown`` and ``sudo`` that reach the local cloud and never this machine.
 
 Found first in the PATH of every session. This file is run by path, so it needs nothing but the standard library.

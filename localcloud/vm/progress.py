@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The step of a training, read from the ``progress.json`` that it writes on its VM: for preemption at a step."""
 
 from __future__ import annotations

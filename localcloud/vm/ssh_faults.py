@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults of SSH to one worker, scripted at ``vm.ssh``.
 
 Params, in seconds of the cloud's clock after READY:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which isolation tier TPU VMs run in: :func:`choose_driver` tries a tier by running a worker in it."""
 
 from __future__ import annotations

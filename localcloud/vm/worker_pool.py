@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The VMs of all nodes, with real SSH servers: keeps what :class:`localcloud.tpu_state.machines.Machines` promises."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The form of the connection type *Google Cloud TPU*: Google's own fields, and ours for another endpoint."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an error means for the TPU, stated by the code that knows whether there is one; and what a person does.
 
 The code that finds a wrong field is the same before a TPU is asked for, while one trains, and in the command line. So

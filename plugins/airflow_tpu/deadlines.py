@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The deadline that no teardown can miss: Airflow calls it in the triggerer, for paused and timed-out runs as well.
 
 A run's own deadline is in its lease, since a person may choose any number of hours; Airflow's alerts have fixed

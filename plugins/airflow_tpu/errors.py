@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every error of the package, and whether a retry helps; ``docs/errors.md`` is written from these classes.
 
 The tree is the retry policy: :mod:`airflow_tpu.retry` builds Airflow's rules from the marks ``retry`` and ``budget``,

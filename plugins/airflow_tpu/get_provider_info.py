@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Airflow shows about this package when it is installed: ``airflow providers get airflow-provider-tpu``."""
 
 from __future__ import annotations

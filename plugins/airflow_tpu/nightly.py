@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nightly retraining of a model as a DAG: train on what has changed, promote only what is better."""
 
 from __future__ import annotations

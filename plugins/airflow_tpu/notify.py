@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send a message when a run has failed or the grant ends: by e-mail or Slack, through connections of Airflow.
 
 Parsing a DAG file imports neither provider; they are imported when there is something to send.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trigger form: Airflow's parameters, made from the table of fields, the catalogue and the grant."""
 
 from __future__ import annotations

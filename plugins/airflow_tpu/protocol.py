@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The protocol between Airflow and the runner: shipped verbatim to the TPU VM, beside the runner.
 
 Standard library only and Python 3.8 syntax, because the oldest TPU VM image brings no more.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Airflow's retry policy, built from the marks of the error tree."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of section ``airflow_tpu``, and where the files are that Airflow reads or ships, and never imports.
 
 Importing this module reads nothing and imports no Airflow: every DAG file does it, every few seconds.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tasks that every session on a TPU needs, and their order.
 
 ``lease (setup) >> create >> your tasks >> delete (teardown of lease) >> verdict``. A create that is itself the setup

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run written in Python: which script, on which TPU, where its results go, and its limits.
 
 Written by scripts/tpu_run_module.py from plugins/airflow_tpu/core/request/form_fields.py; do not edit.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The long description of the package: README.md with absolute links, since a package index knows no file of ours."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare an environment of Cloud Composer with what this project needs: what scripts/deploy-composer has to change.
 
 Usage: ``changes.py packages|options ENVIRONMENT_JSON`` with the wanted ``NAME==VERSION`` or ``NAME=VALUE``,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two stories in Airflow's UI: a person trains, and a person looks at what the package brings."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One Airflow of real processes and one local cloud for all tests of this folder."""
 
 from __future__ import annotations

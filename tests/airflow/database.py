@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PostgreSQL and Redis of the Debian packages, each started for these tests alone and thrown away after them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The package as an Airflow finds it that has its wheel: metadata with entry points; the code stays where it is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many stories at once in one Airflow: it takes a minute to start, and a story mostly waits."""
 
 from __future__ import annotations

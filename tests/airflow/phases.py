@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a run is brought to each phase, and held there for as long as something has to happen in it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One DAG run as a person sees it, drives it through the REST API, and finds what it has left in the cloud."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a person does in Airflow's UI, by what is read on the screen; each step leaves a picture."""
 
 from __future__ import annotations

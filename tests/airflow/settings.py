@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configuration of the Airflow of these tests: what a production Airflow has, and what suits two slow cores."""
 
 from __future__ import annotations

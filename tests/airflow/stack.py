@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A whole Airflow in processes of its own: api-server, scheduler, DAG processor, two triggerers, Celery worker."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people do to a training through Airflow, and what happens to Airflow itself: real processes on PostgreSQL.
 
 Tests marked ``together`` are stories that run side by side from when the first of them is waited for; the others

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every process that a task depends on, killed or held in every phase of a run: the long form of test_processes.py.
 
 ``scripts/soak`` writes the outcomes of the kills into docs/fault-matrix.md.

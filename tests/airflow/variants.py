@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The project's DAG files, and copies that differ from them in what one test needs."""
 
 from __future__ import annotations

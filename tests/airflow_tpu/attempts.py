@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of attempts share: a task's workbench, a script in the bucket, a READY TPU with its lease."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A local cloud with everything a hook talks to, and short ways to ask about it."""
 
 from __future__ import annotations

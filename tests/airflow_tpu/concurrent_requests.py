@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many processes that take from one grant in the same moment, as the tasks of many DAG runs do.
 
 Usage: ``python -m tests.airflow_tpu.concurrent_requests COUNT SPEC...``, each SPEC the JSON of a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The product's hooks against a real local cloud, through the real Google and SSH clients."""
 
 from __future__ import annotations

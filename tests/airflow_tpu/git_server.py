@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A git server of its own: git's ``http-backend`` behind a small HTTP server, with logins, faults and a log."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A mail server that keeps what is sent; it speaks as much SMTP as Python's own client needs."""
 
 from __future__ import annotations

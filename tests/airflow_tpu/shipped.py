@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The catalogue that ships with the project, read once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Slack server that keeps what is posted; it serves as much of the API as Slack's own client calls."""
 
 from __future__ import annotations

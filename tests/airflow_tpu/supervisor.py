@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The other end of a task's or trigger's socket, in Airflow's own frames: it knows the state of one task."""
 
 from __future__ import annotations

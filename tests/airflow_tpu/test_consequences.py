@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an error means for the TPU is stated by the code that knows, and reaches the reader of the message."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The deadline alert: it looks into the lease and deletes only what is overdue."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The DAG of a model's nightly retraining, made from a run and a metric."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which message is sent when a nightly run has failed, and to whom."""
 
 from __future__ import annotations

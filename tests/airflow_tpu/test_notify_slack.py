@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A failed run is reported to Slack, through Slack's own client."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The retry policy is the error tree."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the shipped files are found."""
 
 from __future__ import annotations

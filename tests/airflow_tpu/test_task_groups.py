@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tasks around a TPU: their ids, their session and their order, in every place of a DAG."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A stand-in for apache/airflow where no image registry is reachable: the same user, paths, environment and entry point
 # conventions, as far as ../../Dockerfile and ../../docker-compose.yaml rely on them.
 # https://github.com/apache/airflow/blob/main/Dockerfile

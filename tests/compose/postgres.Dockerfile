@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A stand-in for the official postgres image: its user, data directory and variables.
 ARG DEBIAN_IMAGE
 FROM ${DEBIAN_IMAGE}

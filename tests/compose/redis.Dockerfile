@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A stand-in for the official redis image: its user and data directory.
 ARG DEBIAN_IMAGE
 FROM ${DEBIAN_IMAGE}

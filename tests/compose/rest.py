@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a person would do in the UI of the stack, done through Airflow's REST API. Standard library only.
 
 Usage: ``rest.py URL PASSWORD train SCRIPT WORDS_IN_LOG`` runs the DAG tpu_train and waits until it has succeeded;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docker-compose.yaml, Dockerfile and .env.example by their text; scripts/test-compose brings them up for real."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The secrets of the docker compose stack, made at its first start by docker/make_secrets.py."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fixture of the storage contract."""
 
 from __future__ import annotations

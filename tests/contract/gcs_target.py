@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The target of the storage contract: the local server, or a real bucket.
 
 ``AIRFLOW_TPU_TEST_BUCKET=gs://bucket[/prefix]`` selects a real one, with the application default credentials of the

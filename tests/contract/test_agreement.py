@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Create, usage page and daily grant check say the same of every TPU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages that say where a change belongs: every folder is on the map, and everything they name exists.
 
 A test that fails here names the row to mend: a folder that moved, was added or went away changes the map in
@@ -26,6 +27,7 @@ MIRRORS = {
     "tests/airflow_tpu": "plugins/airflow_tpu",
     "tests/localcloud": "localcloud",
     "tests/remote": "include/remote",
+    "tests/scripts": "scripts",
     "tests/train": "include/train",
 }
 QUOTED = re.compile(r"`([^`\n]+)`")

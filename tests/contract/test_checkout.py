@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A clone works on every system, whatever git is set to there."""
 
 from __future__ import annotations

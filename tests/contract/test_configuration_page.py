@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/configuration.md is what the provider tells Airflow, and what the code reads."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the documentation tells people to type exists, is spelled as the programs read it, and no link leads nowhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/errors.md is what the error tree says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/fault-matrix.md has the cells of the table in the code, each tried, each as it should be."""
 
 from __future__ import annotations

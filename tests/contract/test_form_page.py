@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/form.md is what the table of form fields says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Storage contract: the other client libraries. Runs against the local server or a real bucket."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Storage contract: every way in which content arrives. Runs against the local server or a real bucket."""
 
 from __future__ import annotations

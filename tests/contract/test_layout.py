@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """House rules that no linter knows: sizes of files and functions, names of plugins, nothing of one person's machine."""
 
 from __future__ import annotations

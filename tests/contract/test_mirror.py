@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The place of a test says what it tests, and no folder holds more files than one can take in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A generation that is new to the tables of the catalogue is known everywhere, and nothing else had to change."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Airflow's own plugin loader makes of the plugins folder."""
 
 from __future__ import annotations

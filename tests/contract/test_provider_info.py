@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the package tells Airflow about itself when it is installed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Google services that are called: each one costs money or rights of its own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/trouble.md is what tests/trouble/ says, and what that says is there."""
 
 from __future__ import annotations

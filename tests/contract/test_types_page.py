@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/tpu-types.md is what the catalogue says."""
 
 from __future__ import annotations

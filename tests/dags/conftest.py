@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole DAG runs in this process (``dag.test``), against a local cloud of their own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a DAG run has left in the cloud: objects, ledger, meter."""
 
 from __future__ import annotations

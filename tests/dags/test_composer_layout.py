@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The layout that Cloud Composer gives the project: a wheel, a dags folder with include/ in it, no plugins folder.
 
 What a checkout offers is taken away: these processes see neither ``plugins/`` nor ``include/`` of the repository.

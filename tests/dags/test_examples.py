@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The example DAGs of the documentation, run as they stand."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first run in an Airflow that has no identity yet."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every DAG file must keep: cheap to parse, and of a shape in which no TPU can leak."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interruptions of a run: cut connections, preemptions, scripts that leave nothing, odd names."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The script that people copy runs through the whole pipeline."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nightly retraining, night after night: first champion, nothing new, worse, better, and back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two Airflows that share a bucket may give a DAG run the same ids: the second one touches nothing of the first."""
 
 from __future__ import annotations

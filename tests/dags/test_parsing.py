@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What parsing a DAG file loads: Airflow forks a process for every parse, so each module is loaded again and again."""
 
 from __future__ import annotations

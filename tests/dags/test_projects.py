@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Projects of the shapes that people bring, run by the command of their README through the whole pipeline."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must not be created is refused before anything is, with every reason at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shipped example loses its TPU in the middle of the training and resumes from its last safe checkpoint."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No secret leaves the process that reads it from the connection."""
 
 from __future__ import annotations

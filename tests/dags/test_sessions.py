@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sessions compose: several in a DAG, in task groups, mapped; and a DAG run is red when the work of one of them was."""
 
 from __future__ import annotations

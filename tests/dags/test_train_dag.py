@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The main job, end to end: a real DAG, a real TPU API, real SSH, a real bucket."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waiting in the triggerer or in the worker, for a queued resource or a node: the same behaviour."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same form by every way in: what Airflow refuses, what it takes, and what the first task says of that."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client of the local cloud for the commands of docs/localcloud.md, run in the copy: ``cloud.py VERB [NAME]``."""
 
 from __future__ import annotations

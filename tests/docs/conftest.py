@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A reader who has installed the package by following the quickstart."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a command of Google's command line is spelled as its reference says; none is on this machine to be asked."""
 
 from __future__ import annotations

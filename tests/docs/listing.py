@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests do with the commands of the documentation: run them, run something in their place, or say why not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shell commands of the documentation, in the order of each page, with what the page says that they print."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A reader who types what a page says, from top to bottom, in one shell."""
 
 from __future__ import annotations

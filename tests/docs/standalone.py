@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``airflow standalone`` in the background, with a local cloud in Google's place: ``standalone.py up|down [STATUS]``.
 
 ``up`` returns when the DAGs are there; ``down`` waits for the run that was triggered meanwhile, and fails if it failed.

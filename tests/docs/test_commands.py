@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every command of the documentation is run as it is written, or a list says why not and what shows that it works."""
 
 from __future__ import annotations

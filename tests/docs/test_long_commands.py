@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands of the documentation that take long: an Airflow of one's own, its database, a whole training."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The site of the documentation builds strictly, can be searched, and loads nothing from anywhere else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The matrix of phases and faults: its cells, those that make no sense, and how each has to end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole DAG runs as in tests/dags, machines as in tests/remote, by the same fixtures; and a project in virtual time."""
 
 from __future__ import annotations

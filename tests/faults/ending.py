@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The end of a history: every process is dead, the reaper makes its rounds, and books and meter are compared."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training that is killed two hundred times: logistic regression in plain floats, a checkpoint every second step.
 
 Its state is all that shapes its future: weights, momentum and the generator that draws the batches. The argument is the

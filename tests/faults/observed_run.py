@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run in one local cloud: seeing which phase it is in, and doing something to it at that moment."""
 
 from __future__ import annotations

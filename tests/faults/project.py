@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One project in virtual time: the cloud, the bucket, the DAG runs and the processes that work for them."""
 
 from __future__ import annotations

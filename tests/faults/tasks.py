@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tasks of a run, each one call of the product's own verb, as its operator makes it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nothing waits or tries for ever: a silent zone elsewhere, a node that takes its time, a create that is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process that asks for a delete notes the end, the one that sees the TPU gone books it, to the second."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process that dies between a delete and the note of the end has noted before it what it deletes, and why."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first start of an Airflow: several tasks make its identity at once, some of them die, and all others agree.
 
 A history is a list of choices which task sends its next request, to Airflow or to the bucket, and which one dies where

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far it is from an operator to the wire: our own frames on the stack when a request leaves."""
 
 from __future__ import annotations

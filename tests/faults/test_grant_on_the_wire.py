@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nothing outside the grant ever reaches the create call of the cloud, and everything inside is let through."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Thousands of interleavings of everything that creates or deletes a TPU, in virtual time.
 
 A run of Hypothesis is one history: it chooses which process continues by how many requests, which dies where, what

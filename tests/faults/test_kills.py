@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training that is killed at any instant, with or without its machine, ends with the bits of an undisturbed one."""
 
 from __future__ import annotations

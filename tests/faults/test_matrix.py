@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where x what: whatever goes wrong wherever, the result is that of an undisturbed run, and nothing is left."""
 
 from __future__ import annotations

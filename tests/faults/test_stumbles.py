@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An API that stumbles says nothing of a TPU: it is not deleted for that."""
 
 from __future__ import annotations

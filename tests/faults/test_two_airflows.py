@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two Airflows work on one project and one grant: with one bucket and prefix, with two prefixes, with two buckets.
 
 A history in virtual time is a list of choices which process continues by how many requests. Neither Airflow deletes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training of the matrix: two seconds of arithmetic that resume from a checkpoint. Standard library only.
 
 It is uploaded as a script of its own, so it repeats what it needs of the script contract.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults, each an action on a observed at its moment; some have to be prepared before the run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The clients and the clock of one virtual process, for the verbs of the product."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that take turns: threads of which exactly one runs, and which stop before every request they send.
 
 The test decides which process continues, how time passes and which one dies where, so an interleaving of processes is

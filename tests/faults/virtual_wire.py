@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The local cloud behind Google's own client, without a socket: requests are bytes, time is virtual."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults: how they match, how often they strike, what is left over, and what they do to nodes and operations."""
 
 from __future__ import annotations

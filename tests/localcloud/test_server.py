@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole local cloud: real SSH servers, real storage, Google's own client, and nothing left at the end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Virtual time: the same seed gives the same history, and clocks do what they say."""
 
 from __future__ import annotations

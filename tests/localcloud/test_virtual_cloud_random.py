@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random histories: whatever callers and faults do, in any order, the cloud keeps its own rules."""
 
 from __future__ import annotations

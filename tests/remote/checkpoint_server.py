@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Storage servers with one bucket, for tests that wait for other processes."""
 
 from __future__ import annotations

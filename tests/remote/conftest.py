@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines, buckets and runs that the tests of the runner share."""
 
 from __future__ import annotations

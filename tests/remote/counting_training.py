@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training that only counts: one checkpoint a step, as far as the file ``$ALLOW`` says, until it is asked to stop."""
 
 from __future__ import annotations

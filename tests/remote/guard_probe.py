@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Questions to a guard, asked among the modules that were shipped to a machine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Images, a package and an index, for tests of what a run installs."""
 
 from __future__ import annotations

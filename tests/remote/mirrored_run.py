@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs whose checkpoints are mirrored into a bucket."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is shipped to a TPU VM: small, the same bytes for the same files, and nothing that an old Python lacks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stand-in for a TPU VM's login: a home directory and the runner, called as plain processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stand-in for Google behind ``gcloud`` and ``uv publish``: one environment, one repository, scripted answers.
 
 Usage: ``google_cli.py STATE gcloud|uv ARGUMENTS``. STATE is a JSON file; each call is noted in it. The answers are

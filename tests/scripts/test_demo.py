@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """make demo: what a newcomer types first."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Deployment to Cloud Composer, as far as it goes without Google: what it would run, what it refuses, what resolves."""
 
 from __future__ import annotations

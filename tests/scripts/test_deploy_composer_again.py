@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Deployment to Cloud Composer, twice and against each documented answer; a stand-in answers for Google."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What scripts/demo prints while a DAG runs."""
 
 from __future__ import annotations

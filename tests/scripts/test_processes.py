@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What scripts/up starts and scripts/down ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """scripts/setup says plainly what is missing, and does nothing the second time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verdict of scripts/demo: the ledger against the local cloud's own meter."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """plugins/airflow_tpu/tpu_run.py is what the table of form fields says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """make up and make down: a whole Airflow in separate processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the scripts that start many processes, apart from what the developer has running, and count what is left."""
 
 from __future__ import annotations

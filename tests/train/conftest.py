@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of the training scripts share: the scripts on the path, and one undisturbed run to compare with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a script and interrupts it at an instant that no load on the machine can move.
 
 Arguments: an :class:`Interruption` as JSON, the script, its arguments. The instant is a rename by which the script

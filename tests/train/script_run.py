@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a training script as a process of its own, attempt after attempt, as the TPU VM does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A full run by hand, and what ends the script before it trains."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An interrupted run ends with the same bits as an undisturbed one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smallest script of the contract."""
 
 from __future__ import annotations

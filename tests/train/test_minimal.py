@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The script that people copy: killed or stopped, it ends with the figure of an undisturbed run."""
 
 from __future__ import annotations

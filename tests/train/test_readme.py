@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The script printed in the README does what the README says."""
 
 from __future__ import annotations

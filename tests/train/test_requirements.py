@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pins of the training side say what the reasons beside them say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The checkpoints in the run's checkpoint directory, and when they count as complete.
 
 A directory with a manifest is a checkpoint once every file that the manifest names is there. Where there is no manifest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Manifests of checkpoints: what a script writes last into each of them, and what the mirror writes where none does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The mirror command: a child of the supervisor that keeps the newest complete checkpoint in the bucket.
 
 Its state is in ``mirror.json``; in the run's log are only the beginning and the end of storage trouble, and checkpoints

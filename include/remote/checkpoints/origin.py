@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The source code that a checkpoint was saved with: a run that resumes with other code says so, or is not resumed.
 
 The code is a digest that the job names. Each attempt writes its own into its claim in the bucket, and beside the

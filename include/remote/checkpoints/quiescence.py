@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints of frameworks that write no manifest: all files together, once none of them changes any more."""
 
 from __future__ import annotations

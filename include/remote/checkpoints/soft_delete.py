@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What removed checkpoints continue to cost in a bucket that keeps deleted objects, as lines of the run's log."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes one checkpoint durable: uploads its files, then its manifest, then removes the oldest checkpoints."""
 
 from __future__ import annotations

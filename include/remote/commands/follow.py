@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The follow command: the log as framed bytes from an offset, then how the run ended."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The install command: the supervisor's setup step, which installs the requirements of a run.
 
 They come from the wheels that an earlier TPU has left in the bucket, or else from the index. They go into an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The push command: uploads output and log from the TPU VM, so that no byte passes through Airflow."""
 
 from __future__ import annotations

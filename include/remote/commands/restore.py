@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The restore command: the supervisor's first step, which downloads the newest complete checkpoint of the run.
 
 It ends with 0 when the checkpoint directory holds that checkpoint, or there has never been one; with 74 when the bucket

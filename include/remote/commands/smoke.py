@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smoke command: tries framework, device and bucket in a minute, before the script finds out after an hour.
 
 It ends with 0; with 69 when the framework sees no TPU, or waits for one in vain; with 77 when the machine's account

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The start command: unpacks the bundle, creates the attempt, starts the supervisor."""
 
 from __future__ import annotations

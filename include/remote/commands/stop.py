@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stop command: asks the supervisor to stop the run; without a supervisor, stops it itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads objects, downloads them into files, copies them within the bucket, deletes them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests to Google's APIs: endpoint, access token, and which failures are retried."""
 
 from __future__ import annotations

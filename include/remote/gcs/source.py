@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads a local file for one upload, and notices when it changes meanwhile."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Uploads one file: resumable, verified, and never over something newer.
 
 https://cloud.google.com/storage/docs/performing-resumable-uploads

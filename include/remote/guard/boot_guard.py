@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The startup script of a TPU VM: makes sure that a guard watches over the TPU, from the first boot on.
 
 It travels in the node's metadata, so that it is there before any connection and after each reboot; Google's guest agent

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The guard command: gives the TPU back when the deadline has passed and Airflow has made no contact since.
 
 It is started beside the supervisor and outlives the run, its supervisor and every SSH connection, because the run may

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The TPU that this machine belongs to: deletes it, or shuts the machine down."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """This machine: its processes, the run's directory, the run's state."""

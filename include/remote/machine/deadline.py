@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The deadline of a run: planned in its job, and put off by the extend command."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Outputs that a run has declared (``outputs`` of the form): which files they are, and which are missing."""
 
 from __future__ import annotations

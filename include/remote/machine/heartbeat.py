@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The last contact of Airflow with this machine: commands record it, the guard reads it."""
 
 from __future__ import annotations

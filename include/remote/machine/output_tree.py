@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which files of an output directory are pushed, and why the others are not. No entry is fatal to the others."""
 
 from __future__ import annotations

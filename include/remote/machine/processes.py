@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes of this machine as /proc shows them, and how to end a tree of them without touching any other."""
 
 from __future__ import annotations

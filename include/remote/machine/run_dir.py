@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where an attempt keeps its files on the TPU VM, and how they are written so that no reader sees half of one.
 
 Every JSON file of ours carries ``version``. One of another version belongs to a runner of another release: it is not

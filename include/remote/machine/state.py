@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state of an attempt, judged from its files and from /proc: never from one of them alone."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a command leaves beside its script, as most scripts do that were not written for this contract."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An environment for the packages of a run, and what installs into it.
 
 It lies beside the run's attempts, and the image's own packages (its TensorFlow) stay visible. Images without the

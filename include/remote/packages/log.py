@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The run's log, as the setup step writes to it."""
 
 from __future__ import annotations

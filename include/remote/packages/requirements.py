@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run asks for: a requirements file with what it includes, or ``pyproject.toml`` with or without ``uv.lock``."""
 
 from __future__ import annotations

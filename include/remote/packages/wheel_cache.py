@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wheels of an environment, kept in the bucket: the next TPU installs them in seconds, without the index.
 
 ``<wheels_uri>/<key>/`` holds the wheels and, written last, ``MANIFEST.json`` with the SHA-256 of each. The key is a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processes below the supervisor: reaped when they end, found while they live, ended when the run has ended."""
 
 from __future__ import annotations

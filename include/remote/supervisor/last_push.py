@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The upload of the last checkpoint, after the command has ended: as long as grace is left, and a moment if none is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The supervisor's side of the mirror: starts it, tells it when the command has ended, reads its state."""
 
 from __future__ import annotations

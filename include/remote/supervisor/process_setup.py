@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sets up the processes of an attempt: the command's environment, the supervisor as its reaper, its signals."""
 
 from __future__ import annotations

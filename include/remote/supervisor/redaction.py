@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Takes the secrets out of what the command prints, before a byte of it is on the disk of this machine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Detects a stalled command: neither its log nor its progress file nor its output nor its checkpoints change."""
 
 from __future__ import annotations

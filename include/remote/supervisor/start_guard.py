@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The start command's side of the guard: whether one is needed, and how it is started."""
 
 from __future__ import annotations

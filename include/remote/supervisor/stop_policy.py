@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When the command is asked to end, and when it is killed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The supervisor: parent of the user's command, alive as long as it, independent of every SSH connection.
 
 It adopts the processes that the command leaves behind (``PR_SET_CHILD_SUBREAPER``, prctl(2)), so that none of them

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who holds the TPU when the command could not have it: libtpu lets one process use it at a time."""
 
 from __future__ import annotations

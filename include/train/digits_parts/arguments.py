@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line of digits.py, and which of its arguments make another run."""
 
 from __future__ import annotations

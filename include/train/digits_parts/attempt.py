@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One attempt of the run: resume, train, save, stop when asked, finish."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The data set: 1,797 handwritten digits, 8 x 8 pixels of 16 grey levels, and the order in which they are seen.
 
 They ship inside the scikit-learn wheel (UCI "Optical Recognition of Handwritten Digits", CC BY 4.0), so nothing is

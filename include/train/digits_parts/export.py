@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The last step of a run: test, SavedModel, metrics.json. Doing it twice changes nothing."""
 
 from __future__ import annotations

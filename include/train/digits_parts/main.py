@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One attempt of digits.py, from the environment to the exit status."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Keras model, and a dropout that needs no saved state.
 
 Keras keeps the random state of its own Dropout in a variable that neither ``tf.train.Checkpoint(model=...)`` nor a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training loop and its state: everything that a resumed run needs to continue bit for bit."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints that survive a kill at any instant: one directory per step, its manifest written last.
 
 A directory without a manifest, or with a file that does not match it, is a torn checkpoint: it is named in the log

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The contract between the pipeline and a training script, as a library: standard library only, any framework.
 
 The pipeline passes environment variables that start with ``TRC_``; the script answers with files and its exit status.

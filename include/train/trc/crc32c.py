@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CRC-32C, the checksum that Cloud Storage computes for every object.
 
 ``google_crc32c`` does the work where it is installed; plain Python, 0.2 s per megabyte, where it is not.

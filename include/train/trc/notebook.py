@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a notebook as a script: ``python3 -m trc.notebook train.ipynb --lr 1e-3``.
 
 Its cells print to the log as they run, and the executed notebook is written to the output directory after each cell, so

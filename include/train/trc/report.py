@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reports a script's progress and result: ``progress.json`` and ``result.json``. Standard library only."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fetch objects of Cloud Storage to the local disk, by Google's own client library.
 
 ``STORAGE_EMULATOR_HOST`` redirects it. Each download is checked against the checksum that the bucket holds.

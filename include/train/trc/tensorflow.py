@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choose TensorFlow's distribution strategy for the accelerator that was promised.
 
 The model code stays the same everywhere; only the strategy differs. A promise is kept or refused: when

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests on buckets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects made from other objects.
 
 compose: TensorFlow appends with it, gcsfs merges. rewrite: the runner, TensorFlow and gcsfs copy with it. move: gcsfs.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Upload of an object in one request: plain content, or metadata and content together."""
 
 from __future__ import annotations

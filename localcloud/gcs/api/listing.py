@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Listing of objects: prefix, delimiter, offsets, versions, soft-deleted objects and pages.
 
 The product and the runner list by prefix, the product soft-deleted objects as well; TensorFlow and gcsfs fold folders

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading content: whole, by range, and decompressed for clients that do not take gzip."""
 
 from __future__ import annotations

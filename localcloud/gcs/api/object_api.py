@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests of the JSON interface on one object: get, download, change, delete."""
 
 from __future__ import annotations

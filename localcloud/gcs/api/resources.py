@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How buckets and objects look in the JSON interface."""
 
 from __future__ import annotations

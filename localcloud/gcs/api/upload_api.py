@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests on an open resumable session: content, status query, cancel."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Resumable upload sessions: state and protocol.
 
 Protocol: https://cloud.google.com/storage/docs/resumable-uploads and .../docs/performing-resumable-uploads. What has

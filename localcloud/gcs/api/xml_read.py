@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading an object by the XML interface: GET ``/BUCKET/OBJECT``, as TensorFlow's ``gs://`` reads all content.
 
 Nothing else of the XML interface is here: no framework on a TPU VM calls it.

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """HTTP as Cloud Storage speaks it: requests, ranges, multipart, TLS."""

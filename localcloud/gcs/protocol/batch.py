@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batch requests: many small calls in one body.
 
 gcsfs removes objects by them, and so does every framework that writes to ``gs://`` through fsspec.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Streaming reader of ``multipart/related``: the metadata part in memory, the content part as a stream.
 
 Some clients end lines with LF alone (gcsfs) and content may end with a CR of its own, so the line end is learnt from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Partial responses: the parameter ``fields`` names the parts of an answer that are sent.
 
 https://cloud.google.com/storage/docs/json_api#partial-response

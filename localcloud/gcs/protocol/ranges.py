@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The headers ``Range`` (reads) and ``Content-Range`` (resumable uploads)."""
 
 from __future__ import annotations

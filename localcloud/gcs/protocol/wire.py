@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One request and one reply, free of any web framework.
 
 Handlers see a :class:`Call` and return a :class:`Reply`; the same handlers therefore serve a plain HTTP request and a

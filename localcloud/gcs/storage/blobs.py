@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Content on disk: one file per object generation or upload session.
 
 A file has a random name and becomes part of an object only by the database row that names it, so a crash leaves at

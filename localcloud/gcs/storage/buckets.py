@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Buckets: create, get, list, change, delete."""
 
 from __future__ import annotations

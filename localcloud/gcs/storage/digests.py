@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MD5 and CRC32C of content as it streams by, and what a client claims about them."""
 
 from __future__ import annotations

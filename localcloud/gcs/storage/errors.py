@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Refusals of the storage server, in the words of Google's JSON interface, and of the XML one for reads."""
 
 from __future__ import annotations

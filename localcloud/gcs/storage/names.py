@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which names a bucket and an object may have.
 
 Rules: https://cloud.google.com/storage/docs/buckets#naming and https://cloud.google.com/storage/docs/objects#naming

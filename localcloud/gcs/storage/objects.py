@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects: their generations, and every change of them."""
 
 from __future__ import annotations

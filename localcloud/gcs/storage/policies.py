@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Soft-delete and retention policies of a bucket, as Google shows them.
 
 The policies are stored and shown. Soft delete keeps only the description of an object here, for listings; retention is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generation and metageneration preconditions, on every verb.
 
 Semantics: https://cloud.google.com/storage/docs/request-preconditions. A missing object has generation 0.

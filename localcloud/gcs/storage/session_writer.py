@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writing into an upload session: what is kept when a connection dies in the middle.
 
 Google keeps whole multiples of 256 KiB, except at the end of the object. The running hash is remembered at each

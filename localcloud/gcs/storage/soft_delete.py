@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Soft-deleted objects: what a listing shows of them. Their bytes are gone here, so nothing can be brought back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The database of the storage server: SQLite in WAL mode beside the folder of contents.
 
 Every state change is one transaction under one lock: nothing changes between the check of a precondition and the

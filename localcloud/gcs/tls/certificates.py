@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A throw-away certificate authority: made at start, trusted only by processes whose environment names it."""
 
 from __future__ import annotations

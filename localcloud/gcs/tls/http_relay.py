@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An HTTP/1.1 relay that accepts what strict servers refuse.
 
 TensorFlow's storage client sends ``Transfer-Encoding: identity`` beside a ``Content-Length``, and chunked bodies beside

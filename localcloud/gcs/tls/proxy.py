@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A proxy that lets TensorFlow's own ``gs://`` reach the local storage server.
 
 TensorFlow has the host names of Google Cloud Storage compiled in and knows no emulator, but its HTTP library honours

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the VMs of a node come up: booted, READY once they all answer, or abandoned."""
 
 from __future__ import annotations

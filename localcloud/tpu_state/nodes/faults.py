@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults of a node that is READY: scripted at ``node.timeline``, or at random for the spot tier."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One node: the request, its state now, and how the API shows it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which nodes exist, and every change of their states. Pure: time, randomness and VMs are inputs."""
 
 from __future__ import annotations

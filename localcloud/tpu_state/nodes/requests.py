@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds a node record from a create request, with every check that Google makes before it accepts the call."""
 
 from __future__ import annotations

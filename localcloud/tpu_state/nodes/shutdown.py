@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How nodes go: preempted, terminated, powered off, deleted.
 
 A preempted node keeps its name and its quota until it is deleted (Google's pages on preemptible TPUs and on TPU

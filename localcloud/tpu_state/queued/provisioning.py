@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a queued resource gets its nodes: it waits, is provisioned, becomes ACTIVE, or fails."""
 
 from __future__ import annotations

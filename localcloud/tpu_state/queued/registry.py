@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which queued resources exist, and every change of their states."""
 
 from __future__ import annotations

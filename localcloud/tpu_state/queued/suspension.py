@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a queued resource loses its nodes: suspended when one is lost, or deleted with them.
 
 A preemption deletes the node and suspends the request; a suspended request never comes back by itself and holds its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The queueing policy of a request: the earliest and the latest instant at which it may be provisioned."""
 
 from __future__ import annotations

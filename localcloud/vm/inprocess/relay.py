@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A TCP front whose connections can be frozen and cut, for the SSH server that lives in this process."""
 
 from __future__ import annotations

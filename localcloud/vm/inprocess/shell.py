@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands, logins and SFTP of the SSH server that lives in this process."""
 
 from __future__ import annotations

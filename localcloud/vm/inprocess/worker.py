@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tier ``inprocess``: an SSH server in this very process, for machines without OpenSSH's. The last resort."""
 
 from __future__ import annotations

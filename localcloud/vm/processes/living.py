@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which processes of a local cloud are alive: the proof behind ``down``."""
 
 from __future__ import annotations

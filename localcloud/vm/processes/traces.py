@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds and kills processes by the traces they leave, where no kernel object holds them together."""
 
 from __future__ import annotations

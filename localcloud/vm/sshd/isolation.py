@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the two OpenSSH tiers do differently: how the tree is wrapped, how logins get their home, how the tree ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OpenSSH's server: where it is, which version, and the configuration of one worker."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """First process of a worker: owns its process tree, on the orders that arrive on standard input.
 
 It runs alone in a fresh interpreter, of the standard library only: importing psutil would add 23 ms of CPU to the 39 ms

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client of a worker's supervisor: starts it and gives it orders."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers of the two OpenSSH tiers: sshd below a supervisor."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """One worker VM: its interface, and the files, keys and address that every tier gives it."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loopback addresses: one per worker, none shared with another local cloud on this machine."""
 
 from __future__ import annotations

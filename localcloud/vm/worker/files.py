@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of one worker: home, accounts, authorized keys, host key, server configuration and log."""
 
 from __future__ import annotations

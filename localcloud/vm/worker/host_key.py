@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host keys: ed25519, in the form that OpenSSH reads, without a call of ssh-keygen."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a worker is made of, and what every driver of TPU VMs promises."""
 
 from __future__ import annotations

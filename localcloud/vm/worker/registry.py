@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The workers of a driver and the addresses they are given: what no tier does differently."""
 
 from __future__ import annotations

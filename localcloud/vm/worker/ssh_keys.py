@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ``ssh-keys`` entry of node metadata: who may log in on the VMs of a node."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``python -m airflow_tpu.cli``: for where the package is on the path and not installed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same verbs as ``airflow tpu ...``; named in the provider's description under ``cli``."""
 
 from __future__ import annotations

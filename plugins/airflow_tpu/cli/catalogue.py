@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``catalogue check``: compare what the form offers with what Cloud TPU offers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reach Google Cloud from a command."""
 
 from __future__ import annotations

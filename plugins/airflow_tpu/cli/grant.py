@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``grant import``, ``grant show`` and ``grant check``."""
 
 from __future__ import annotations

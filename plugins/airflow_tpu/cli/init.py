@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``init``: a project beside an installed package, with everything that a person edits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console script ``airflow-tpu``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of a project beside an installed package.
 
 What a person edits is copied: DAG files, training scripts, the example grant, the connections. What belongs to a

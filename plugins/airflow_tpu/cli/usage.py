@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``usage``: report what the ledger adds up to, or reconcile it with Google's audit log."""
 
 from __future__ import annotations

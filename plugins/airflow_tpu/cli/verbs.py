@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verbs as data, so that ``argparse`` and Airflow's command line are built from the same description."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Airflow says and keeps: the states of a run's tasks, connections, Variables."""
 
 from __future__ import annotations

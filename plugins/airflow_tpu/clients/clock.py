@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The clock of the hooks: time is an input, so that a lease's week can pass in a test."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a connection says about endpoints, read strictly.
 
 ``bool("false")`` is true, and a URI-style extra turns everything into text: so booleans are parsed by word, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups in a task log, which Airflow's log page folds.
 
 Airflow 3.3 shows every group folded until a person opens it, counts groups like brackets over all processes of a try

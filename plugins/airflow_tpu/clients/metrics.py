@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the ledger records, as metrics through Airflow's own ``Stats``: StatsD, Datadog or OpenTelemetry.
 
 One incarnation is counted once, where its *closed* event is written: a task, a trigger's task, the reaper. The tags are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One SSH connection to one worker: opened inside a boot window, and every failure told apart."""
 
 from __future__ import annotations

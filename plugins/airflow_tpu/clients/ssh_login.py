@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SSH key of a connection, in memory only; its public half goes into the node's metadata at create."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The HTTP session under Google's client for Cloud Storage: refusals that no other try cures become errors of ours.
 
 Everything else (missing objects, preconditions, plain denials, failures that pass) reaches Google's client as it is.

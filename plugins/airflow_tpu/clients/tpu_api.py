@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verbs of the Cloud TPU API, asynchronous, each with a timeout and with our errors.
 
 Operations are polled by name with :meth:`TPUClient.operation`: the clients' own ``result()`` gives up after 900 s,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One call of the Cloud TPU API: where it goes, how long it may take, and which error of ours it ends with."""
 
 from __future__ import annotations

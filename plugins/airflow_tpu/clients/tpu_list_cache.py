@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One list per zone for all waits of a process: the calls grow with the zones, not with the TPUs.
 
 A triggerer may watch hundreds of TPUs. Each caller takes the newest list that is young enough, or joins the

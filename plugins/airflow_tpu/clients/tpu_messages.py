@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Between our dataclasses and the messages of ``google.cloud.tpu_v2``; pure, so that tables can test it."""
 
 from __future__ import annotations

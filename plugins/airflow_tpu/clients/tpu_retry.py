@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a call of the Cloud TPU API ends: within bounds, repeated where that helps, with an error of ours."""
 
 from __future__ import annotations

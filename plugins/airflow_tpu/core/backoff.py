@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pauses that grow from try to try: the one place that computes them, by tenacity's wait strategies."""
 
 from __future__ import annotations

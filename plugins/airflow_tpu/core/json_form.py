@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The JSON form of every value of ours that is stored or carried: written and read by one converter.
 
 The same value is the same text, so that an answer that was lost can be told from a write that was overtaken. What is

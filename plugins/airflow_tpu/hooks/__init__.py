@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Airflow hooks: a connection becomes a client."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cloud Storage as this project uses it: small JSON objects with generations, listings, ends of long objects."""
 
 from __future__ import annotations

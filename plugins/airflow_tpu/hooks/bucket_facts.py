@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Cloud Storage tells of buckets: where they are, whose, what they keep and how much."""
 
 from __future__ import annotations

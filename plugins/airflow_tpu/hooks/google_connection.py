@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A connection to Google as our hooks read it: what is wrong with it is an error of ours."""
 
 from __future__ import annotations

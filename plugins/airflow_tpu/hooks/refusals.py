@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Refusals of Cloud Storage as errors of ours: which right is missing, on which bucket, and the role that gives it.
 
 Refused credentials, policies of an organisation, billing and the like never come here: the session under the client

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hooks for the Cloud TPU API: a connection becomes an endpoint, and the endpoint a client."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What to do without capacity, or while our own runs use the grant's rows: ask for another row, or wait."""
 
 from __future__ import annotations

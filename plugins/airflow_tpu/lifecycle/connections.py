@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The clients that a run talks to, made of the Airflow connections of its task."""
 
 from __future__ import annotations

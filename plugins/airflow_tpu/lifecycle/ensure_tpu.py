@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make sure that a run has a TPU which can be logged in to; where only capacity is missing, search for it."""
 
 from __future__ import annotations

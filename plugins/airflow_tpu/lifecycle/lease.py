@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ask the grant about a run, then take its lease and its chips: a run that is refused here leaves nothing behind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A TPU that is to be created, with everything that the grant's decision needs."""
 
 from __future__ import annotations

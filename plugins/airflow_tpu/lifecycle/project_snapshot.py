@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every node and queued resource of the project, of any origin: two list calls for all zones together.
 
 A list may be some seconds behind what has been created and deleted; what is asked for by its name never is.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Delete what has outlived its run, then tidy ledger, reservations and leases: one round of the reaper, in its order.
 
 Every store is read after what it is compared with: a record is there before its record, a record before its TPU.

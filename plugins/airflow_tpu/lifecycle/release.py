@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Delete what an attempt or an overdue run still holds, now and without waiting: a person, a deadline or a failure.
 
 Nothing here waits until a TPU is gone. The end is noted in the lease, for the process that sees it gone: the next try,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the verbs work on: one run, the clients that reach its TPU, and the stores that remember it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run asks for: the TPU of its form, the others that would do, the order of one, and until when it is wanted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """End a run: save, delete, wait until nothing is left, close the ledger, give chips and lease back. In this order."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the user's script on the TPU: launch or attach, follow, bring home what it produced. In this order."""
 
 from __future__ import annotations

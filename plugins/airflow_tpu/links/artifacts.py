@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Button to the folder of a run's artifacts in Google's console."""
 
 from __future__ import annotations

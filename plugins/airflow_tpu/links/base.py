@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A link whose URL is known when the task runs and stored as text: no Google module is imported to show it."""
 
 from __future__ import annotations

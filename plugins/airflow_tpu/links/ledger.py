@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Button to the page *TPU usage* of this Airflow."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Button to the TPU's page in Google's console."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copy what the run produced to Cloud Storage while its TPU lives, and prove that it arrived."""
 
 from __future__ import annotations

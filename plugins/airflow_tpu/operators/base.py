@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the operators share: connections, the run's key, waits that end in the worker or move to a trigger."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say early, and so that a person can read it, whether the grant covers the run."""
 
 from __future__ import annotations

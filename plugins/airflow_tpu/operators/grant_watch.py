@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check the grant once a day: give notice before it ends, and fail while something is billed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Take the run's lease and its chips: a setup task that touches no TPU, so that its teardown runs in any case."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Report what was used: what was free, what it would have cost, and what was not free."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Retrain only when something has changed, promote only what is better, go back when it was not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What create and train share: ensure the TPU, wait in the worker, then in a trigger."""
 
 from __future__ import annotations

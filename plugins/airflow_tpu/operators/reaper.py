@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Delete what outlived its run: the safety net that depends on no task, no trigger and no teardown."""
 
 from __future__ import annotations

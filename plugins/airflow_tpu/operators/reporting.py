@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a task tells people: how it explains itself in the UI, and how it fails.
 
 A task fails by an error of the tree, without Python frames, with a last line for a person. Airflow 3.3 prints the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the user's script on the TPU and survive what happens to the connection and to Airflow."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Create and delete TPUs."""
 
 from __future__ import annotations

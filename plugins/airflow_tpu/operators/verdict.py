@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say whether the whole DAG run has failed, also when a person has said so."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keep what a bucket knows of the Airflows that use it: their names, and what their first starts have settled on."""
 
 from __future__ import annotations

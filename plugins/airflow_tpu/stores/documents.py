@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read an object that may hold anything: one that is no JSON must not hide the others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stores that the life of a TPU goes through, in one bucket."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Load the grant and the catalogue, and find out where buckets are."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Append to the ledger and read it; two immutable objects per incarnation."""
 
 from __future__ import annotations

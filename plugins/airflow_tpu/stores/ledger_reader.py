@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the whole ledger: what has ended from one object a month, only the rest one by one."""
 
 from __future__ import annotations

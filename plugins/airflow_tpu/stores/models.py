@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keep the versions of a model and the pointer to the one in use."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read many small objects: several at once, in order, and saying how far it is when it takes long."""
 
 from __future__ import annotations

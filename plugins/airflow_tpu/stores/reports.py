@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of a calendar month: read from the ledger, written beside it."""
 
 from __future__ import annotations

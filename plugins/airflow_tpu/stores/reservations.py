@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keep the object in which runs write down what they take from the grant."""
 
 from __future__ import annotations

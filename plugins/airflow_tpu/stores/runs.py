@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keep the record of each run: its lease is taken, renewed and released under generation preconditions."""
 
 from __future__ import annotations

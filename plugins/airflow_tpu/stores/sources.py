@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keep the commit that each DAG run trains: the first task that needs it writes it, all others read it."""
 
 from __future__ import annotations

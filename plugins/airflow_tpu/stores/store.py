@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the stores of a grant share: objects below one prefix, read by their form and replaced at their generation."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Asynchronous waits that hold no worker slot."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the triggers share: hooks from connections, an event that is never too early, a fenced ``on_kill``."""
 
 from __future__ import annotations

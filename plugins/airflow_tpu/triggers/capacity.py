@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wait until it is worth asking for a TPU again: after a pause, or when the grant has room."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follow a run on its TPU until it has finished, or the TPU is lost."""
 
 from __future__ import annotations

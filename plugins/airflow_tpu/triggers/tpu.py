@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wait until a TPU is ready, or until it is gone."""
 
 from __future__ import annotations

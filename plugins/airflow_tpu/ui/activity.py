@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chart and tables of the ledger: chip-hours by day and DAG, list value not paid, what is not free, preemptions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The web application behind the page: read-only, every route behind Airflow's own permissions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who pays for a TPU that exists: the question that Google's console does not answer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the sources of the page in the background, at most once in :data:`MAX_AGE` seconds."""
 
 from __future__ import annotations

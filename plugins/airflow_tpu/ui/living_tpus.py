@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is alive now: gauges of the allowances, the TPUs with their cost class, and the orphans."""
 
 from __future__ import annotations

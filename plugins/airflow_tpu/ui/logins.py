@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands with which a person logs in to the running TPUs of this Airflow, to be copied into a terminal."""
 
 from __future__ import annotations

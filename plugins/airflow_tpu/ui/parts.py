@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Building blocks of the page's JSON: cells and tables of ready text, so that the browser only places it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plugin: a page in Airflow's navigation and the application behind it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page as JSON: pure, so that every figure on it is tested without a browser.
 
 Whatever could not be read is *unknown* and says why. It is never a zero: a zero here reads as "free".

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training that steps until a test lets it end: until the object ``go/$STORY`` is in the bucket.
 
 With ``SAVES`` in its environment it commits a checkpoint every so many steps.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Three trainings of one DAG run, each with a TPU of its own: more than the grant has, perhaps."""
 
 from __future__ import annotations

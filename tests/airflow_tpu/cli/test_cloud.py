@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verbs that talk to the cloud: usage reads the ledger, catalogue check asks the zones."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A project made by ``airflow-tpu init``: all of it or nothing, and what to do next."""
 
 from __future__ import annotations

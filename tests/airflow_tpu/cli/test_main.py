@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console script: what it prints, what it writes, how it exits."""
 
 from __future__ import annotations

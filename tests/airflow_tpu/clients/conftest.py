@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A worker of the local cloud and a login to it, for the tests of SSH sessions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls of the product's client with credentials for which Google gives no access token; a program of its own.
 
 gRPC demands TLS before it asks credentials for a token, and reads its certificates once per process: so the test cannot

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a task can learn of its Airflow: connections, paused DAGs, whether a triggerer is alive."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a connection says about endpoints, read strictly."""
 
 from __future__ import annotations

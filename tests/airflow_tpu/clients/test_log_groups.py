@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups in a task log."""
 
 from __future__ import annotations

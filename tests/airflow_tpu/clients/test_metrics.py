@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics of ended incarnations leave the process, over real sockets, through Airflow's own ``Stats``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An sshd that is asked by too many at once closes connections before it has said who it is (MaxStartups)."""
 
 from __future__ import annotations

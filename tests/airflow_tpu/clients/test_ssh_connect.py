@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connecting to a real SSH server: host keys, late login keys, and refusals that are told apart."""
 
 from __future__ import annotations

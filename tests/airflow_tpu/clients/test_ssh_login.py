@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SSH key of a connection: read, checked, never shown."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cloud Storage through the product's session: credentials that are refused, projects and organisations that forbid."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every verb of the Cloud TPU API, through Google's own client."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A delete whose answer is lost was asked for: the resource tells."""
 
 from __future__ import annotations

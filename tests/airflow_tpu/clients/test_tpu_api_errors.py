@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the API refuses, fails at or never answers, as errors of our tree."""
 
 from __future__ import annotations

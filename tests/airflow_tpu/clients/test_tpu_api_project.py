@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Projects that lack something, and organisations that forbid: the refusal, and the error with its advice."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many waits in one process: the calls grow with the zones, not with the TPUs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Credentials that Google refuses arrive as UNAVAILABLE in gRPC, and are told from an API that is away."""
 
 from __future__ import annotations

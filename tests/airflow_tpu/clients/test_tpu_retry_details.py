@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The typed details of Google's answers, which may hold the only text that names what is wrong."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The catalogue and the grants that ship with the project: pure decisions are tested against the real tables."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events of a ledger made by hand, shared by the tests of everything that is folded from it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pauses between two tries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The JSON form: the same value is the same text, and what is read is checked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cloud Storage as the project uses it: locations, listings, JSON objects with preconditions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Folders of more objects than Cloud Storage lists at once."""
 
 from __future__ import annotations

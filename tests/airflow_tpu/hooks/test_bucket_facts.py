@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Facts of a bucket, asked of the local cloud: location, and what removed objects are billed for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is wrong with a connection to Google is an error of ours that says what to correct."""
 
 from __future__ import annotations

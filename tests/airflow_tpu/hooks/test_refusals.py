@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the bucket refuses: the error names the object, the right and the role."""
 
 from __future__ import annotations

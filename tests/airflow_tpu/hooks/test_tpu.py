@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a connection to the endpoint of the Cloud TPU API."""
 
 from __future__ import annotations

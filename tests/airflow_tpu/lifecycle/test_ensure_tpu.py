@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One lease, one living TPU: adopted where there is one, created where there is none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What of a project is a run's own, and can still be used."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reaper, against a project with our TPUs, a colleague's, and trouble."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A9 with everything real but Google: Airflow dies for good, and its TPU leaves all the same."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What random interleavings have found, each as one history: calls that come late, lists that are behind, numbers."""
 
 from __future__ import annotations

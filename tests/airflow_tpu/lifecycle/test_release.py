@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Give the TPU back: what is deleted, what is left alone, and what the ledger says afterwards."""
 
 from __future__ import annotations

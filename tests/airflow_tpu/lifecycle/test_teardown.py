@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A teardown that dies on the way: the next try names the end as this one would have."""
 
 from __future__ import annotations

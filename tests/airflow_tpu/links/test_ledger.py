@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The button of a run's report to the usage page."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The two dearest accidents on record, data that lies in another region than the TPU, end before a TPU is asked for."""
 
 from __future__ import annotations

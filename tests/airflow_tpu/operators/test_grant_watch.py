@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tasks of the DAG tpu_grant_watch against the local cloud."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tasks around a lease: chips are taken with it, asked about before it, and given back after it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What leaves the ledger: the month's files in the bucket, the asset event, the comparison with the audit log."""
 
 from __future__ import annotations

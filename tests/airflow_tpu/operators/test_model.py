@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a night is skipped: by data, settings and code, the code that a script fetches by itself included."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The log of a failed task ends with a line for a person; frames of Python stand before it, for faults of ours only."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training that loses its TPU: what is in the ledger, in the budget and in the UI after the try, and no later."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ends with a task that is ended, and what does not: with Airflow's own triggerer and socket to the task."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Teardown, reaper and deadline end TPUs without asking the grant, which may be over, and without its books."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A create task whose row other runs of this Airflow use: it waits in no worker, and has its TPU when one has ended."""
 
 from __future__ import annotations

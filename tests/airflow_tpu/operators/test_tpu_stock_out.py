@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A create task without capacity: it leaves its worker, says what it waits for, or asks elsewhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A window for the first TPU: what it ends, how, and what it leaves alone."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The grant comes from a file, an Airflow Variable or a bucket; wherever it is, a wrong one creates nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A catalogue of one's own replaces ours file by file, and says where it is wrong."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A record that cannot be read: the TPU is deleted all the same, and the damage is reported."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading a large ledger: what has ended comes from its month, whatever is new from its own object."""
 
 from __future__ import annotations

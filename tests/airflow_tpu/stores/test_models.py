@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Versions and the champion in a real bucket: written once, replaced in one step, pruned with care."""
 
 from __future__ import annotations

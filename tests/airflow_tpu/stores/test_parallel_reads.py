@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading many objects: several at once, in order, and not in silence."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fifty processes at once never exceed an allowance together: the reservations object against a real object store."""
 
 from __future__ import annotations

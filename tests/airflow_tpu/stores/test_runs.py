@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lease object: taken, taken again, changed by its holder only, given back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one compare-and-swap, against a real object store."""
 
 from __future__ import annotations

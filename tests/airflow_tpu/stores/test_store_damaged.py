@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One object that cannot be read is unknown for its run: it is named and stays, and all other runs continue."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What another release has written is left alone and named, and stops nobody's other run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A headless Chromium of this machine, driven by Playwright."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A local cloud behind the page, and Airflow's own application around it."""
 
 from __future__ import annotations

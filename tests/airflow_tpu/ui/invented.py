@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A project with history: incarnations, leases and TPUs that never were, the same on every run."""
 
 from __future__ import annotations

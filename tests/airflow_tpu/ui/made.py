@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots made by hand, for the pure half of the page."""
 
 from __future__ import annotations

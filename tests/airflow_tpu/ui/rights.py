@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Auth managers and tokens for the tests; each is Airflow's own with other rights."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ledgers that real runs have left: a file with an event a line, or a folder with the objects of a bucket's ledger.
 
 The one beside this file is that of a soak, with one DAG run for each trouble in each phase (``scripts/soak matrix``).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Airflow's own API server as a process, with this checkout's plugins folder."""
 
 from __future__ import annotations

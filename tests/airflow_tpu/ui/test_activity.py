@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the ledger tells: days, list value, what is billed, preemptions."""
 
 from __future__ import annotations

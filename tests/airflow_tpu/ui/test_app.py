@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The web application inside Airflow's own, with Airflow's own auth manager."""
 
 from __future__ import annotations

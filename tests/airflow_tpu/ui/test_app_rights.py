@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A reader who may see some DAGs only."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading what the page shows: failures stay apart, the ledger is read once, no request waits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is alive: gauges, cost classes and orphans."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SSH commands on the usage page: of running TPUs of ours, for those who may see them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One page, from the plugins folder or from the installed package, never from both."""
 
 from __future__ import annotations

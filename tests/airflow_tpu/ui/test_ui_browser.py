@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page in a real Chromium, served by Airflow's own API server, over the ledger of two hundred invented incarnations
 and those of a soak."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page as a whole: its short figures, and what it says of what it does not know."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page over the ledger that a soak has left."""
 
 from __future__ import annotations

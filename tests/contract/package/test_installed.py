@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The package as people get it: an sdist, the wheel made of it, an environment that has only that wheel of ours."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is installed is what was checked, and a release says the same everywhere."""
 
 from __future__ import annotations

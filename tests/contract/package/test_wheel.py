@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wheel: for Cloud Composer, where the triggerer sees no plugins folder, it is the only way in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The DAG of Airflow's that docs/nightly.md shows: it starts on a new champion."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A DAG with the trigger form and no task."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The DAG of another model that docs/nightly.md shows: the ten lines as a file of their own for Airflow."""
 
 from __future__ import annotations

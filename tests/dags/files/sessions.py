@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DAGs with several sessions: beside one another, mapped, skipped; and one whose training fails in the middle."""
 
 from __future__ import annotations

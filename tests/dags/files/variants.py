@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The main job twice: every wait in the triggerer, and every wait in the worker."""
 
 from __future__ import annotations

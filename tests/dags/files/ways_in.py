@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user's own DAG that starts trainings: one task for each form."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line: up, status, the actions on nodes, faults, meter, and a ``down`` that proves what it says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The storage server under scripted faults: what a client sees, and what is stored afterwards."""
 
 from __future__ import annotations

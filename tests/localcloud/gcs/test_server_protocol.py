@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The corners of the storage protocol that no well-behaved client reaches."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The log of creates and deletes, as Cloud Audit Logs have it."""
 
 from __future__ import annotations

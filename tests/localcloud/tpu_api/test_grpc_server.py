@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The TPU API through Google's own clients: answers, errors with their details, and what can go wrong with calls."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The TPU API over plain HTTP, and a VM that shuts itself down: what a TPU needs to leave without Airflow."""
 
 from __future__ import annotations

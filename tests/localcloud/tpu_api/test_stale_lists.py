@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists that are behind: what they leave out, what they still show, and that they catch up."""
 
 from __future__ import annotations

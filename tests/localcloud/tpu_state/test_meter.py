@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The billing meter, in virtual time."""
 
 from __future__ import annotations

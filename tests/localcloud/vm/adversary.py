@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that try to outlive their TPU VM. Run as ``python adversary.py KIND``, standard library only.
 
 Each holds a lock on the file ``held-KIND`` of the directory where it was started, and so do all its forks: the lock

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures of the tests of TPU VMs: one driver per tier, and workers that are gone afterwards."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of TPU VMs share: keys, logins, a list of the processes of this machine, bounded waits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process that starts a worker full of adversaries and then waits to be killed.
 
 Run as ``python -m tests.localcloud.vm.host TIER DIRECTORY``; prints ``ready`` when all have settled in.

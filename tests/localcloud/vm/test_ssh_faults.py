@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scripted SSH faults of a worker, on a clock that the test moves."""
 
 from __future__ import annotations

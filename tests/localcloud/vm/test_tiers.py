@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choosing a driver of TPU VMs, and what is said when something is missing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Logins to a TPU VM of the local cloud, and what a session finds there."""
 
 from __future__ import annotations

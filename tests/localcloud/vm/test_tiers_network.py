@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The network of TPU VMs: addresses of their own, and the ways in which a connection can fail."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The startup script of a TPU VM of the local cloud: when it runs, what it finds, how it ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Manifests are untrusted text: one that leads elsewhere, is damaged or of another version is refused."""
 
 from __future__ import annotations

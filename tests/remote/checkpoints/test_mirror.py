@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """While a run trains, its newest complete checkpoint is in the bucket; when it has ended, its last one."""
 
 from __future__ import annotations

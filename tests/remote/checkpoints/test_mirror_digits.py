@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shipped TensorFlow example, killed with its machine in the middle of the training, loses nothing but time."""
 
 from __future__ import annotations

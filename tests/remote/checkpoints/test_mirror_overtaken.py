@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine that was thought lost and is not: its attempt ends, saves nothing more and is not tried again."""
 
 from __future__ import annotations

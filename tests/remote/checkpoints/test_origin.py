@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run that resumes with other code than its checkpoint was saved with says so, or is refused."""
 
 from __future__ import annotations

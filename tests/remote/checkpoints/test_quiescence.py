@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frameworks that write no manifest: their files are kept as a set, taken when nothing moves."""
 
 from __future__ import annotations

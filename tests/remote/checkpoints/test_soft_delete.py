@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In a bucket with soft delete the run's own log says what its removed checkpoints cost."""
 
 from __future__ import annotations

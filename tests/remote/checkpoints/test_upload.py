@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Storage trouble never ends a run: it is tried again, logged once, and what could not be saved is reported."""
 
 from __future__ import annotations

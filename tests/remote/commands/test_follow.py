@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Following: every byte once, heartbeats in between, and a truthful last word."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requirements are installed on images of every kind, and an index that is away is no fault of the script."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Output and log go from the worker into a bucket, whatever is lying around and whatever the network does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A new machine continues where the lost one was: the newest whole checkpoint is restored before anything runs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Framework, device and bucket are tried before the script, and what does not work is named."""
 
 from __future__ import annotations

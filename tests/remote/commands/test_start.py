@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starting: once, from a whole request, with nothing in it that reaches outside its own directory."""
 
 from __future__ import annotations

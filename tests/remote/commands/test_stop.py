@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stopping: all of the run, nothing but the run, as often as asked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A9: a TPU that no run reaches gives itself back, and a machine that was rebooted gets its guard again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A9: whatever has become of Airflow, a TPU ends its run, saves what there is and gives itself back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which attempt a guard is responsible for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The deadline of a run can be put off, never brought forward."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long a TPU waits for Airflow: each command and each acknowledgement is a contact."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An attempt's own files carry their version; those of another release are left as they are, and the answer says so."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a project asks for is installed: a lock file, or the dependencies of its ``pyproject.toml``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The next TPU starts without the index: wheels are kept in the bucket, and no damage there breaks a run."""
 
 from __future__ import annotations

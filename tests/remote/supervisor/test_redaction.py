@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Secrets in what a command prints."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A12: a run that hangs would hold its TPU for hours: it is stopped when nothing changes any more."""
 
 from __future__ import annotations

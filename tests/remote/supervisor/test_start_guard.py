@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which runs get a guard."""
 
 from __future__ import annotations

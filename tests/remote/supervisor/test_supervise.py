@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a command ended is recorded exactly, whatever it did to its process, its disk and its children."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A TPU that one process holds: the second one gets libtpu's text, and the result says whose the first one is."""
 
 from __future__ import annotations

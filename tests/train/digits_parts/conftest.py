@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TensorFlow, imported once, by the tests that need it."""
 
 from __future__ import annotations

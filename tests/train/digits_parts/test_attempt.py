@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How an attempt divides its steps into calls of the graph."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The data set: where it comes from, how it is split, and what is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The order of the examples is a function of the seed and the step."""
 
 from __future__ import annotations

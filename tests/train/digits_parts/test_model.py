@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dropout whose masks need no saved state."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state that a checkpoint of digits.py holds."""
 
 from __future__ import annotations

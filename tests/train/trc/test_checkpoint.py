@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints without any framework: whole or passed over, never half."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The contract library without any framework: environment, requests to stop, reports."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CRC-32C, in plain Python and by google-crc32c."""
 
 from __future__ import annotations

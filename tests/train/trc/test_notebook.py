@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A notebook as a script: its parameters, its output, and what is left of it when a cell fails."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Progress and result are written so that no reader sees half of them."""
 
 from __future__ import annotations

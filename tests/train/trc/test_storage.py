@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scripts read data sets and models from a bucket, through Google's own client."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The choice of the strategy, with a stub in place of TensorFlow: no TPU is needed to test what happens with one."""
 
 from __future__ import annotations

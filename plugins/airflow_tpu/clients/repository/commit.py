@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One commit of a repository: fetched without its history, its files listed and read from the object database."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program ``git``, run so that neither a repository nor its server can make it run or read anything else.
 
 No configuration of the machine or its user, no hooks, no credential helpers, no prompts, no protocol but the one of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The login of a private repository: an Airflow connection, which goes to its own server and to no other.
 
 A person who may trigger a DAG names both the connection and the address, so the connection itself has to say which

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One open SSH connection to one worker: commands run to their end, and commands that converse."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages read from a command on a worker, with a bound on its silence."""
 
 from __future__ import annotations

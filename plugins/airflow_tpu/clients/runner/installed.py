@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Our program on a worker: installed once a session, called by its command line, understood by its one answer."""
 
 from __future__ import annotations

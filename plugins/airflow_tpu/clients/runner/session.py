@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run on a worker, over SSH: start it, follow it from any byte, stop it, push what it made."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Cloud TPU offers: types, zones, prices, runtime versions and transfer rates."""

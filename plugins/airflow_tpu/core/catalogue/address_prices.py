@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the addresses of workers cost by the hour, the grant or not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Cloud TPU offers: types, zones, list prices and runtime versions, and what traffic costs, from five CSV files.
 
 The figures and their sources are in ``include/catalogue``. Spot prices move, so every price carries the place

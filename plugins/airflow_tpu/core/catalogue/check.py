@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the catalogue differs from what the Cloud TPU API says it offers."""
 
 from __future__ import annotations

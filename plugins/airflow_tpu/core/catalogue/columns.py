@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tables of the catalogue must look like, column by column."""
 
 from __future__ import annotations

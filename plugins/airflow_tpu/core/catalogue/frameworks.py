@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a type and a wanted framework to the runtime version and the packages that bring it to that type's TPU.
 
 A TensorFlow of an image is used as it is. Every other framework is installed on the plain image of the type.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TPU generations, and Google's rule for the names of their types: one row of ``generations.csv`` each."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a runtime version runs on a type, and which one comes nearest."""
 
 from __future__ import annotations

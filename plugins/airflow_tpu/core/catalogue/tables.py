@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading one table of the catalogue, which may be a user's own: every wrong cell at once, with its row and column."""
 
 from __future__ import annotations

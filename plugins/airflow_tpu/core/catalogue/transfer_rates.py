@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rates of data transfer between regions, and the sentence about a bucket elsewhere: the bill that grantees got."""
 
 from __future__ import annotations

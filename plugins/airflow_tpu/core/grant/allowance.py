@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One row of a grant: so many devices or chips, of one tier, in one zone."""
 
 from __future__ import annotations

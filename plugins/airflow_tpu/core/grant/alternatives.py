@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which TPUs the rows of the grant offer: to a run that leaves its TPU open, and to the capacity search.
 
 The search tries other allowances when a zone has no capacity. Only TPUs that cost nothing more are tried: of a row of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which row of the grant each TPU belongs to: the one answer that create, usage page and daily grant check read.
 
 Every TPU belongs to at most one row, and the most specific row comes first: devices of its type, chips of its type,

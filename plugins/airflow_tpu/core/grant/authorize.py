@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """May this TPU be created now, and which row of the grant covers it? The one place that makes a permit."""
 
 from __future__ import annotations

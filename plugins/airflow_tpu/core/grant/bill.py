@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a request costs that the grant does not cover, and whether a person has accepted exactly that."""
 
 from __future__ import annotations

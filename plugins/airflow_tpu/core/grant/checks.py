@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The questions that :func:`airflow_tpu.core.grant.authorize.authorize` asks, each answered with every reason."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The request to create a TPU, with everything that the grant checks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Report the faults of a form and the grant's objections to the part that can be read in one error."""
 
 from __future__ import annotations

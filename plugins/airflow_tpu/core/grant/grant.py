@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The grant as the letter gives it and the grant file writes it down."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TPUs that exist in the project now, of every owner, as the grant counts them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a TPU that no row of the grant covers differs from the nearest row."""
 
 from __future__ import annotations

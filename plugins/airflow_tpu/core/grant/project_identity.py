@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether the credentials belong to the project that the grant was given to."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chips that a run has taken from the grant before the Cloud TPU API can show them.
 
 Two runs that ask in the same second see the same inventory, and both find room for the last device. So each run

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Creates and deletes of TPUs as Cloud Audit Logs (*Admin Activity*) record them.
 
 The log is on in every project, free, kept for 400 days, and cannot be switched off: the one record of who created

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is billed although a grant covers the TPU: the grant is for chips and nothing else."""
 
 from __future__ import annotations

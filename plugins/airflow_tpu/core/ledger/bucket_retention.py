@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of a bucket that keep, and bill, objects after they were deleted or replaced."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which hours of a covered TPU are billed all the same: outside the term, and beyond what the rows hold at once.
 
 A permit cannot know what comes after it: a TPU whose delete fails outlives the grant, and two Airflows with different

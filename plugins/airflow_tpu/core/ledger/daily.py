@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chip-hours by UTC day and DAG: what every chart of the usage shows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ledger's two events: a TPU's incarnation was opened, and it was closed.
 
 Each is one immutable object in the bucket, at a path derived from the node id, so that a task which is tried

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One incarnation as the usage counts it: which time counts, and what it is worth."""
 
 from __future__ import annotations

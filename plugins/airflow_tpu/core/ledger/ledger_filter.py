@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A part of the ledger: one run, one DAG, some days."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What covered chip-hours would have cost, by type, zone and price."""
 
 from __future__ import annotations

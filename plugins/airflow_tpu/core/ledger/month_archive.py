@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The incarnations of a month that have ended, in one object: read at once instead of two objects each.
 
 It is a copy, and each event in it carries the generation of the object that it was read from. A listing of the ledger

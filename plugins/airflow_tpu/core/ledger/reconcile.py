@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare the ledger with Google's own log of creates and deletes, in both directions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cross-region transfers of a run, and what they cost: noted in the ledger before the create, priced in the report."""
 
 from __future__ import annotations

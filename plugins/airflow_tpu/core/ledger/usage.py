@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the ledger adds up to: chip-hours, their list value, and everything that is not free. A pure fold."""
 
 from __future__ import annotations

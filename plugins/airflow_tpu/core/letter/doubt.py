@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decide whether the words around a row leave it in doubt: denied, asked for, ended, struck, or of another tier."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the text of a grant file from a letter and the facts that no letter states."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read HTML as text in which cells, quotations and struck words can still be told."""
 
 from __future__ import annotations

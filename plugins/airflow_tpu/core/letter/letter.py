@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the pasted text of a letter of the TPU Research Cloud.
 
 Letters have one line per row of the grant, in English whatever language is around it. Until 2024 a row counts devices

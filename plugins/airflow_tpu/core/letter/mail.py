@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decode a mail that was saved with its headers: parts, base64 and quoted-printable, by Python's own ``email``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strip a pasted letter of what mail programs, browsers and word processors have added to it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tell the mails of a thread apart: what is quoted is older than the mail around it."""
 
 from __future__ import annotations

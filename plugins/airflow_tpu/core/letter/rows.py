@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the rows of one mail, and hand back each that its surroundings leave in doubt."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say which words of a mail belong to which of its rows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the number of days for which a letter of the TPU Research Cloud gives TPUs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find words for a tier that stand outside of a row, also as a person who passes a letter on has translated them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find text that looks like a row of a grant and cannot be parsed: a dropped row is never missed."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """A trained model: its manifest, the comparison with the champion, its fingerprint."""

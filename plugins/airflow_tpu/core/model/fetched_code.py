@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Code that a script fetches by itself: no digest of the files that travel with it tells whether that has changed."""
 
 from __future__ import annotations

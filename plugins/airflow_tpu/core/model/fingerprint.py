@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Digest of everything that a training depends on: while it is the same, training again would bring nothing new."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A trained model as a candidate for champion: its manifest, the comparison, the pointer.
 
 Every candidate is recorded; only a better one becomes the champion. Both are measured by the candidate's own run,

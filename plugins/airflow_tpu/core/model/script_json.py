@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JSON files that a script wrote: data from outside, made fit for XCom, for PostgreSQL and for the UI.
 
 Python writes NaN, JSON does not know it; PostgreSQL refuses a NUL and half a surrogate pair in JSON, and Airflow's task

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whose turn it is to train a model: of the nights of a backfill, one at a time."""
 
 from __future__ import annotations

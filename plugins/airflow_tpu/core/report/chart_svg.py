@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chip-hours per day as one SVG file: readable on light and dark pages, and by a screen reader.
 
 Nothing in the dependencies of the project draws charts; the usage page has its own for the browser.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Facts for a request to extend the grant: how much was used, for what, and how often it was interrupted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One calendar month of the ledger: its days, its incarnations, its chart."""
 
 from __future__ import annotations

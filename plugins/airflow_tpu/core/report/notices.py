@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The daily grant check: which notice is due, what is idle, and which living TPUs no row covers."""
 
 from __future__ import annotations

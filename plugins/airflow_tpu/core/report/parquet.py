@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The usage as Parquet, for notebooks and for BigQuery, which reads it from the bucket."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The usage as a table for spreadsheets, notebooks and BigQuery: one record per incarnation."""
 
 from __future__ import annotations

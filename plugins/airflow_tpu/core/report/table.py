@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Aligned columns for a task log."""
 
 from __future__ import annotations

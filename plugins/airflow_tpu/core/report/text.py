@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The usage as a person reads it in a task log, and as a program reads it."""
 
 from __future__ import annotations

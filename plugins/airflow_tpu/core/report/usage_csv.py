@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The usage as CSV: exact figures, unknown left empty."""
 
 from __future__ import annotations

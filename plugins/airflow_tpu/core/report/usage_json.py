@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The usage as JSON, small enough for XCom and an asset event."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people type to start a training, as the program and its arguments that run it without a terminal."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Consent to pay: one line that says for what, how much, until when and why.
 
 A refusal prints the line, a person ends it with the reason. So a reason that was given for one thing buys no other, and

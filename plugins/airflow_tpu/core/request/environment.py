@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arguments and environment of the user's script, and the secrets that must not be among them.
 
 Both are stored in Airflow's database, shown in its UI and written to the VM's job file.

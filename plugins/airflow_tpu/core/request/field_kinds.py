@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kinds of form fields: how each is read, how Airflow's form draws it, and its limits in words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read flat input from a form or a YAML file: every fault at once, each with the nearest valid value."""
 
 from __future__ import annotations

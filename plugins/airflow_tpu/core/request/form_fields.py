@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fields of the trigger form, one row each.
 
 Whatever knows the fields is made from this table: the form itself (``params.py``), the check of what was submitted

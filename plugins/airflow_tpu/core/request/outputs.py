@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Outputs that a person declares: the run has failed if one of them is missing when its script has ended well."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paths and ``gs://`` URIs that people type, checked before anything is created.
 
 Bucket rules: https://cloud.google.com/storage/docs/buckets#naming; object rules:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a person asks for in the trigger form, checked in full before anything is created."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The dates of a DAG run, which the form may name in any text and the script finds in its environment.
 
 Only dates can be named: a person who may trigger a DAG must not read its connections and variables by a template.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every ``gs://`` URI in the words that a person hands to a run: each may move data between regions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether type, zone, network and account of a form can be, and go together."""
 
 from __future__ import annotations

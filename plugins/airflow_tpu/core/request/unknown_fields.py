@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say where a name belongs that is no field of a run: the nearest spelling only if it is a slip of the pen."""
 
 from __future__ import annotations

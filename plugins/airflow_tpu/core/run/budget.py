@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often a run may be interrupted: what Airflow's one ``retries`` cannot express.
 
 Preemptions and lost hosts draw on a budget of their own, which a person sets in the form; failures of the user's code

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which TPUs have outlived their right to exist; pure, so that the decision can be tested by table."""
 
 from __future__ import annotations

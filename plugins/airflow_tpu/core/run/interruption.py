@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one interruption of a run has cost, as a person sees it in the log and in the UI."""
 
 from __future__ import annotations

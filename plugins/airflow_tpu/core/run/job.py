@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is to be run on a TPU VM, and the name under which it is found again."""
 
 from __future__ import annotations

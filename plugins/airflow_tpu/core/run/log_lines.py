@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines for people out of the raw bytes of a log; the bytes themselves are kept elsewhere, unharmed."""
 
 from __future__ import annotations

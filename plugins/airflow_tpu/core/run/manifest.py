@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run wrote: its manifest, and whether the bucket holds all of it."""
 
 from __future__ import annotations

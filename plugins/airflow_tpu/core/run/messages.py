@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a worker says about a run, as values; the other form is :mod:`airflow_tpu.protocol`."""
 
 from __future__ import annotations

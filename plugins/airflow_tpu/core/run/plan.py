@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From what was asked for to the job that a worker starts: command, environment, deadline."""
 
 from __future__ import annotations

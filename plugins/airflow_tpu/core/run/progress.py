@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far a script is that prints nothing, from what it writes to ``progress.json``; the file may hold anything."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a run ended, and what that means for the next try."""
 
 from __future__ import annotations

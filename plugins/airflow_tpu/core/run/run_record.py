@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The record of one session: its lease on a TPU, its trainings, and what is known of each incarnation."""
 
 from __future__ import annotations

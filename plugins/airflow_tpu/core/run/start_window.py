@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The window in which a run wants its first TPU: a night without capacity ends before the day, and costs nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a trigger carries (whose TPU, which connections, until when; never a secret), and the event it hands back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An archive that a project is packed in: what is no file, leads outside or is too large is refused by name."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What travels to the TPU VM: the user's script with its neighbours, and the runner.
 
 The same files give the same bytes, whenever and wherever they are packed.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configuration files that a command line names: what they say is part of what a person asks for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Notebooks: what is known to fail on the VM, and the packages that run them there."""
 
 from __future__ import annotations

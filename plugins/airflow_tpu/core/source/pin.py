@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commit that a DAG run trains: found once, and the same for each of its tasks, tries and incarnations."""
 
 from __future__ import annotations

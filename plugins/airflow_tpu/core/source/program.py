@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What starts a script on the TPU VM, and faults of a script that are known before a TPU is asked for."""
 
 from __future__ import annotations

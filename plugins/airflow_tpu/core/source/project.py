@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The project that a script belongs to: the folder that it runs in, and how it is started there."""
 
 from __future__ import annotations

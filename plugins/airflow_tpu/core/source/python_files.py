@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is wrong with the Python of a script on the TPU VM: it does not compile there, or imports what does not travel.
 
 Only what fails for certain is a fault. A name that is not beside the script may be installed on the VM, an import in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which commit a branch or a tag of a git repository names, by the list that its server gives."""
 
 from __future__ import annotations

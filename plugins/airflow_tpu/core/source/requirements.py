@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requirements files: what they name beside them has to travel along, and what pip would refuse is said early."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which files travel with a script: its project, what it names beside that and the library, but no other project."""
 
 from __future__ import annotations

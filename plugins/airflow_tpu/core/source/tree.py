@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A project that was fetched, written to a folder of this machine: names and sizes from outside are not trusted."""
 
 from __future__ import annotations

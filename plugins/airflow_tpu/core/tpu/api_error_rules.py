@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The texts of Google's refusals that are known, the leaf of our tree that each is, and what a person can do.
 
 The texts were collected from public reports and from Google's client libraries; Google documents none of them. A rule

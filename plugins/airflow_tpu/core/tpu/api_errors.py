@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From an error of Google's to the leaf of our tree that says whether trying again helps.
 
 The class is never derived from one word: "quota" appears in stock-outs and "not found" in a missing reservation.

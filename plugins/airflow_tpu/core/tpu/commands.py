@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands for a person's own terminal, ready to be copied: log in to a worker, look at a training's curves."""
 
 from __future__ import annotations

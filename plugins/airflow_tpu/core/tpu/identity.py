@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The identity of an Airflow: made once, kept where only this Airflow keeps things, and part of all that it owns.
 
 Two Airflows give DAG runs the same ids, and nothing in their configuration has to differ. So each has a random word of

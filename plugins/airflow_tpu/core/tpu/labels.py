@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names and labels derived from a DAG run, so that any task, try or reaper finds the TPU without XCom.
 
 A name is a readable slug plus a hash of the *whole* key: truncating long ids alone removed the part that made

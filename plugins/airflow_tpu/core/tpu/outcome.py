@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Classify the loss of a TPU: one leaf of the error tree from everything that is known.
 
 Neither signal is enough alone. An SSH error says nothing of the node, and the API calls a node READY for up to a

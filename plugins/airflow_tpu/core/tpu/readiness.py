@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decide whether a TPU is ready, from the node, the queued resource and the create operation together.
 
 None of the three is enough alone: a stock-out arrives in the operation about a minute after it was accepted, an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Full name of a node or queued resource: text on the wire and in XCom, a value everywhere between."""
 
 from __future__ import annotations

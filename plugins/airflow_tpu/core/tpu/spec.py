@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The request for a TPU, what the API reports of it, and what its state means for the run."""
 
 from __future__ import annotations

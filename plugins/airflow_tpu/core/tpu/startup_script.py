@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The startup script of a TPU VM, which gives the TPU back when no run arrives or its deadline has passed.
 
 One text, because a node's metadata holds texts: a few modules of the runner as a zip file in Base64, and their call.

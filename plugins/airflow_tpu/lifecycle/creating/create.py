@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adopt the TPU of a lease or create it: the one way in which this project asks for hardware.
 
 Order matters. The name is written down before each call that creates something (a crash between the call and its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Count creates that fail in a row: what the API refuses for good costs three tries, not all of a run's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ask for the delete of what the API has of a run; one failure does not stop the rest."""
 
 from __future__ import annotations

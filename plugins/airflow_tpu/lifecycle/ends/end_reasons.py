@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why incarnations ended, from what was seen before their delete and what the delete was answered."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Delete what has no right left, and see what is left of it; for the reaper."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Close, give back and forget what runs have left behind in the stores; for the reaper, after its deletes."""
 
 from __future__ import annotations

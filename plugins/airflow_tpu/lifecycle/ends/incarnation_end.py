@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How an incarnation ended, and what is known of it while its delete is still under way.
 
 A delete that was accepted may fail a minute later: the TPU is READY again, and charged until the next delete. So the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Note how incarnations end, and close their ledger records once the API no longer knows them.
 
 The process that asks for the delete does not have to be the one that sees the TPU gone: the end is noted in the lease,

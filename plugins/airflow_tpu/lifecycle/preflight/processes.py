@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Look at the processes of Airflow that a run depends on, before it waits for them without a word."""
 
 from __future__ import annotations

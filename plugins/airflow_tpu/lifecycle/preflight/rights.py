@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Try the rights that a run will need, writing too: a role that is missing costs no TPU then.
 
 What cannot be tried from here: whether the account of the TPU VM may write to the bucket, and whether the account of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Look at every ``gs://`` URI of a run before anything is created: a typing error costs no wait for a TPU then."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the identity of this Airflow, or make it at the first start; and tell the bucket the name that goes with it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Look again after a create: Airflows with different buckets share no reservation, so both may get the last TPU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fetch an archive from a bucket and unpack it."""
 
 from __future__ import annotations

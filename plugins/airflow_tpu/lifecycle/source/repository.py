@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fetch the commit of a run: which one it is, is decided once; only its files are kept."""
 
 from __future__ import annotations

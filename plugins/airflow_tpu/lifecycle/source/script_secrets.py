@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the secrets of a script from Airflow: when a run is checked, and again for each of its attempts."""
 
 from __future__ import annotations

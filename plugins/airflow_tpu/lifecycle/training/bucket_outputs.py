@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script has written straight to a bucket, past the output directory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Have the worker push its output to the bucket, then compare the bucket with the manifest."""
 
 from __future__ import annotations

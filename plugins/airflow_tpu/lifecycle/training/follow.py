@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follow a run to its end, through lost connections: every byte of its log once, and the truth about its end.
 
 A lost connection is neither success nor failure. The node's state decides: if it is gone, the run is interrupted;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Start the run on its worker, or find it running there already; push what it produced."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Count a loss in the run's lease, against the newest checkpoint that is safe in the bucket."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The version of a model that a DAG run has trained: fingerprint, name, manifest."""
 
 from __future__ import annotations

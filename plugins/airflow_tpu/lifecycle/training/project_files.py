@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of a run's project on this worker: its folder, or what its archive or repository holds."""
 
 from __future__ import annotations

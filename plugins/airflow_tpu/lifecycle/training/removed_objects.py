@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say in a run's own log when its bucket keeps and bills what the run removes."""
 
 from __future__ import annotations

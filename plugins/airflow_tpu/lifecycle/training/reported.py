@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read what a script reported of its training: its files in the bucket may hold anything."""
 
 from __future__ import annotations

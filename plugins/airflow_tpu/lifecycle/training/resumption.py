@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an attempt found to go on from, and what its predecessor had lost."""
 
 from __future__ import annotations

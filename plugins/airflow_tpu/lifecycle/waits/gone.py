@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wait until nothing of a run is left in the project."""
 
 from __future__ import annotations

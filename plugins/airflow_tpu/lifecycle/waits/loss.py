@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the API says of a node that may be lost."""
 
 from __future__ import annotations

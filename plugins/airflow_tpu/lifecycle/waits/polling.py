@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often a wait looks, what it says meanwhile, and when it gives up."""
 
 from __future__ import annotations

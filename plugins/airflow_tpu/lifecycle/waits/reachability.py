@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From READY to reachable: a real command has run on every worker.
 
 READY only promises that login will work soon; sshd may refuse and the key may be on its way for a minute. Between two

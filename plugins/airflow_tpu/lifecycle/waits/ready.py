@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wait until a TPU is READY: a worker does for a few seconds, a trigger for as long as it takes."""
 
 from __future__ import annotations

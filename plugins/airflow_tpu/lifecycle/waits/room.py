@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wait until the grant has room again that other runs of this Airflow use now.
 
 All waits of a process share the lists of the API and the list of reservations, so that calls grow with neither the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A TPU that is on its way, by its names."""
 
 from __future__ import annotations

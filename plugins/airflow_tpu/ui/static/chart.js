@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chip-hours per day as stacked bars. The canvas takes its colours from the style sheet, so that both themes look right.
 
 import { element } from "./table.js";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One gauge per allowance, drawn in the table that says the same in numbers.
 
 import { element } from "./table.js";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Airflow shows this page in a frame whose sandbox allows neither new tabs nor leaving the frame, so plain links would do nothing.
 // The page is Airflow's own origin and may act in the surrounding document, which its maintainers say of their own sandbox:
 // https://github.com/apache/airflow/pull/71803

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SSH commands of the running TPUs, each with a button that copies it.
 
 import { element } from "./table.js";

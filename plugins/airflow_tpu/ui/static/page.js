@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fetches the page's figures and places them. All text comes ready from the server; what is unknown arrives as such.
 
 import { Chart } from "./chart.js";

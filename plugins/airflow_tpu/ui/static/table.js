@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables from the server's JSON. Everything goes in as text, never as HTML.
 
 export function element(name, attributes = {}, ...children) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Airflow's own choice of light or dark, before anything is drawn. Its UI keeps it in this key of localStorage (next-themes);
 // "system", or nothing, leaves it to prefers-color-scheme.
 "use strict";

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Airflow imports this file when it starts.
 
 Every task is a fork of the scheduler. What the scheduler has imported already, fifty tasks need not import again, each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A session against a real SSH server of the local cloud."""
 
 from __future__ import annotations

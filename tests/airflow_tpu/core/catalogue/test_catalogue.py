@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The catalogue of types, zones, prices and runtime versions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The catalogue against what the API lists."""
 
 from __future__ import annotations

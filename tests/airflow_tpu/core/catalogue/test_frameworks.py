@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a type and a framework to the runtime version and the packages, with the nearest answer where there is none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generations, and the rule by which the names of their types are read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of a runtime version beside its name."""
 
 from __future__ import annotations

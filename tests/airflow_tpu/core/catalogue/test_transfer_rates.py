@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sentence about a bucket in another place."""
 
 from __future__ import annotations

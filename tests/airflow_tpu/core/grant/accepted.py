@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Accept the bill of a refused request, as a person does."""
 
 from __future__ import annotations

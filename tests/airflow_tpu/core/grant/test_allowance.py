@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The text of a row of a grant."""
 
 from __future__ import annotations

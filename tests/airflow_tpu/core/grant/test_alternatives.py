@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The TPUs that a run tries when its zone has no capacity, and in which order."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the grant fills in of a run that leaves fields out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each TPU belongs to one row at most, and no create is refused that some arrangement of all TPUs would cover."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nothing outside the grant passes, and everything inside does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exactly what the letter allows passes, for any request and any inventory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a request costs, and that a person accepts exactly what was shown: what, how much, until when."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Room that only runs of the same Airflow use is waited for; all other room that is taken is a refusal."""
 
 from __future__ import annotations

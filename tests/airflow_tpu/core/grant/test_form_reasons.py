@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A form that is wrong by itself and against the grant: one error with both."""
 
 from __future__ import annotations

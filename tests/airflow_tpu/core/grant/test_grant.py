@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The grant file, in both dialects of the letter."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What exists in the project, each TPU counted once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The project of the credentials beside that of the grant."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What runs have taken from the grant before the API can show it: counted once, until it expires."""
 
 from __future__ import annotations

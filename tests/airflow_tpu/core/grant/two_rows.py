@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The grant whose two rows are about the same TPUs, once by their type and once by their generation."""
 
 from __future__ import annotations

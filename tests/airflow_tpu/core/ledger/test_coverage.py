@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hours that a covered TPU is billed all the same: outside the term of the grant, and beyond its rows."""
 
 from __future__ import annotations

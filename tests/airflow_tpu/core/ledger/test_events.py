@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The two events of an incarnation."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The object that holds the ended incarnations of a month."""
 
 from __future__ import annotations

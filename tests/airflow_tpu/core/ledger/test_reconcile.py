@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ledger against Google's own log of creates and deletes."""
 
 from __future__ import annotations

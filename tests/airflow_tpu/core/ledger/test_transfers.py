@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cross-region transfers of a run, and what the report says they cost."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a ledger adds up to."""
 
 from __future__ import annotations

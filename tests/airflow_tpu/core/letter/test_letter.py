@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Letters of the TPU Research Cloud, as they are pasted."""
 
 from __future__ import annotations

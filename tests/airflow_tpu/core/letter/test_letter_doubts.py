@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Letters that leave a row in doubt: it is handed back with the reason, never read as the costlier one."""
 
 from __future__ import annotations

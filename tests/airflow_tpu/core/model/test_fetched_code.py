@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A script that fetches code by itself runs what no digest of its own files shows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which candidate becomes the champion, and where a rollback can go."""
 
 from __future__ import annotations

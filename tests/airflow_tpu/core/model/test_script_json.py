@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script writes as JSON may be anything; what comes of it fits into every database and every screen."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A month of the ledger: which days it has, its Markdown and its chart."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The daily look at the grant: notices on the days Google mails, and everything alive that is billed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CSV and Parquet of a usage, and the definition of the BigQuery table over the latter."""
 
 from __future__ import annotations

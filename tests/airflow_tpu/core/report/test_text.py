@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report as a person and as a program reads it."""
 
 from __future__ import annotations

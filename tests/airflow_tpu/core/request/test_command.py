@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands as the READMEs of public repositories give them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The line that accepts a bill, and texts that give no reason."""
 
 from __future__ import annotations

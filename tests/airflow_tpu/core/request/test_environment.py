@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arguments and environment of the script: words and numbers, and what looks like a secret and is none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands that are pasted from a README become the words that a shell would make of them."""
 
 from __future__ import annotations

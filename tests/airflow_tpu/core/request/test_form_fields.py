@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One table of fields: form, check and documentation are made from it."""
 
 from __future__ import annotations

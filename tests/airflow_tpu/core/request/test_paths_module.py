@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A module in place of a script."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trigger form, read and checked in full."""
 
 from __future__ import annotations
@@ -366,13 +367,9 @@ def test_no_mapping_at_all(catalogue: Catalogue, mapping: Any) -> None:
         RunConf.parse(mapping, catalogue)
 
 
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40)
 anything = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=40)
-    | st.sampled_from(["\ud800", "v2-8"]),
+    scalars | st.sampled_from(["\ud800", "v2-8"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
     max_leaves=5,
 )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What fits together of a project, its revision and its connection."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dates of a DAG run in the texts of the form and in the script's environment."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ``gs://`` URIs that a run is handed in its words."""
 
 from __future__ import annotations

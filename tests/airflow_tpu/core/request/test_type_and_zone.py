@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Network, subnetwork and account of the TPU VM in the form."""
 
 from __future__ import annotations

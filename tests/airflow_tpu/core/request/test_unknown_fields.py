@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a name belongs that is no field of a run."""
 
 from __future__ import annotations

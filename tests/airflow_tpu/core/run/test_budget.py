@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two budgets: losses of the TPU, and attempts without progress."""
 
 from __future__ import annotations

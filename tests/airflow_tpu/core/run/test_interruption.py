@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an interruption has cost, in one line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job says all that is wrong with it, and survives the way to the worker."""
 
 from __future__ import annotations

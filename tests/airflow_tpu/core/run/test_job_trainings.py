@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trainings of a session: no two share a place, and one that is there is taken only for what was asked for."""
 
 from __future__ import annotations

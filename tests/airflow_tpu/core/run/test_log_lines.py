@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines out of bytes that are cut anywhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Manifests, and their comparison with the bucket."""
 
 from __future__ import annotations

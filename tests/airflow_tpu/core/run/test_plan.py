@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the form and the bundle to the job that the worker starts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines of the log about a script that prints nothing."""
 
 from __future__ import annotations

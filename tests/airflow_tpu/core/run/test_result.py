@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a run ended and what that means, by the exit-code contract."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The run record: one lease with one token, and what is known of each life."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Until when a run wants its first TPU."""
 
 from __future__ import annotations

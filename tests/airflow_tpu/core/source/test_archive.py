@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Archives of a project: the kinds that people make, and those that people should not unpack."""
 
 from __future__ import annotations

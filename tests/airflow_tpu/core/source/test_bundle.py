@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bundle holds what a script needs and nothing that varies by itself."""
 
 from __future__ import annotations

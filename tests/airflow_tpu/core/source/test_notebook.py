@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Notebooks before a TPU is asked for: which run, and with which packages."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What starts a script on the VM, and scripts that would fail there."""
 
 from __future__ import annotations

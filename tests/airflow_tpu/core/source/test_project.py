@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The folder that a script runs in, and how a script of a package is started."""
 
 from __future__ import annotations

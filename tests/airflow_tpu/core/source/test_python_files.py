@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Python that cannot run on the TPU VM is refused before a TPU is asked for; what may run there is not."""
 
 from __future__ import annotations

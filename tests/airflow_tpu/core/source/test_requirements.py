@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requirements files as pip reads them, before pip does."""
 
 from __future__ import annotations

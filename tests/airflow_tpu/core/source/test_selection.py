@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which files of a shared folder travel with one of its scripts."""
 
 from __future__ import annotations

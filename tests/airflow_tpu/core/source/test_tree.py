@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names, links and sizes from outside, before they are written to a disk of ours."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real texts of the Cloud TPU API and what they mean for the next try."""
 
 from __future__ import annotations

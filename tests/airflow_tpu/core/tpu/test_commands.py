@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands that a person copies into a terminal."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The identity of an Airflow: what it may look like, how a first start chooses one, and whose a TPU is."""
 
 from __future__ import annotations

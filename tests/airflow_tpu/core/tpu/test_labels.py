@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names and labels derived from a DAG run."""
 
 from __future__ import annotations

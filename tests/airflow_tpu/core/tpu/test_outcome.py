@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From everything that is known of a TPU and a run to one leaf of the error tree."""
 
 from __future__ import annotations

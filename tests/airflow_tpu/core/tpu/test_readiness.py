@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One answer from node, queued resource and operation together."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Full names of nodes and queued resources."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """States of nodes and queued resources, and the JSON form of a spec."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The text of a startup script; what it does is tested in ``tests/remote/guard``."""
 
 from __future__ import annotations

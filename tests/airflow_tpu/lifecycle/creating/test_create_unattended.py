@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A9: a TPU whose Airflow is gone between the create and the start of its run ends by itself."""
 
 from __future__ import annotations

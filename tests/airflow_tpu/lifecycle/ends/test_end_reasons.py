@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How an incarnation ended, from what two lists say that were not read at the same moment."""
 
 from __future__ import annotations

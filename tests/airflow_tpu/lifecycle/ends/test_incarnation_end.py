@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The end of a TPU whose delete fails, is tried again, or is watched by a process that dies meanwhile."""
 
 from __future__ import annotations

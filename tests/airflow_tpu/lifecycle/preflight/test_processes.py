@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes of Airflow that a run depends on: what is missing is said before the run waits for it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rights that a run will need are tried before a TPU is asked for."""
 
 from __future__ import annotations

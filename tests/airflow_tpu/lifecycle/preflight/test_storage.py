@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every ``gs://`` URI of a run is looked at before anything is created; the field that is wrong is the one named."""
 
 from __future__ import annotations

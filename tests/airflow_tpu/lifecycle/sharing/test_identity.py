@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The identity is found where only this Airflow keeps things, or made there once."""
 
 from __future__ import annotations

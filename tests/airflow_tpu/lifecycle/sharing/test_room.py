@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """After a create the younger of two TPUs for the last place of a row is given back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A project in git, from a real server: which commit, which files, which login, and what is said when there is none."""
 
 from __future__ import annotations

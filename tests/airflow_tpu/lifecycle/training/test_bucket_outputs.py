@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Output that a script writes straight to a bucket counts, and only what this run has written."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run asks of its machine and of its bucket does not grow with what it prints."""
 
 from __future__ import annotations

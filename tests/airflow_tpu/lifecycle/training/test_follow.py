@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follow a run through every failure of the connection: each line of its log once, and the truth about its end."""
 
 from __future__ import annotations

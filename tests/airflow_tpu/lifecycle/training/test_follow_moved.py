@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A follower whose worker has another address by now."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Start an attempt, find it again, bring home what it made: also on a node that is just being lost."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The newest checkpoint of a run by the bucket, where a script's manifest may hold anything."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics and results that a script wrote, read from the bucket: none of them fails a training that has ended well."""
 
 from __future__ import annotations

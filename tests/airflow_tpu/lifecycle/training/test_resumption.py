@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a result says of checkpoints: how safe a stop was, where a run resumed, and what had been lost."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From READY to reachable: sshd that is late, keys that are late, TPUs that never get there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The long waits: ready, lost, refused, gone, and how long is too long."""
 
 from __future__ import annotations

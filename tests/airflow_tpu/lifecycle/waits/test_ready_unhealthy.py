@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A TPU that is there and not well: how long that has lasted is counted once, whoever waits."""
 
 from __future__ import annotations

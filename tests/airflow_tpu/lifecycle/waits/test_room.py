@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A wait for room whose turn does not come, because the run before it does not use its own."""
 
 from __future__ import annotations

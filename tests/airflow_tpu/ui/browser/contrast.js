@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every visible text whose contrast with what lies behind it is below 4.5 to 1 (WCAG 2.2, 1.4.3).
 () => {
   const parse = (colour) => colour.match(/[\d.]+/g).map(Number);

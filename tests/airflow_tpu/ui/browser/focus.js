@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the focus is, and how thick the line around it.
 () => {
   const box = document.activeElement.getBoundingClientRect();

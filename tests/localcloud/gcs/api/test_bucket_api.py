@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a listing of a bucket shows."""
 
 from __future__ import annotations

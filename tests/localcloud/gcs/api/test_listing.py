@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Listing of objects against a plain model, for whatever names and pages Hypothesis thinks of."""
 
 from __future__ import annotations

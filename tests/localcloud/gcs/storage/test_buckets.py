@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Buckets of the local storage server: what the contract does not try on a real one."""
 
 from __future__ import annotations

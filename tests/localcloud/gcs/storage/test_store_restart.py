@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The storage server across restarts, and after its process was killed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The proxy that gives TensorFlow's ``gs://`` a local store: what passes, what is repaired, what is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The life of a node, in virtual time."""
 
 from __future__ import annotations

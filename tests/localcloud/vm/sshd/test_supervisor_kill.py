@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The death of a TPU VM takes every process with it, whatever the process did to escape."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a field of the form refers to: where a project comes from, and which secrets of Airflow its script gets."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The framework that a person asks for, and what it means for the TPU."""
 
 from __future__ import annotations

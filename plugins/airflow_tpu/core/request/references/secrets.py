@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Secrets of a script: the form names the Airflow connections and Variables that hold them, never a value."""
 
 from __future__ import annotations

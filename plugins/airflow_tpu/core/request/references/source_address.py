@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a project comes from: a folder below ``include/train``, an archive in a bucket, or a git repository.
 
 The forms are those that people know: ``https://github.com/org/repo@v1.2#subdirectory=examples`` is read as pip reads it

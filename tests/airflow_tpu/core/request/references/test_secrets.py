@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the form may say of a secret: where it is, and never what it is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people paste as the address of their project."""
 
 from __future__ import annotations
