@@ -32,7 +32,6 @@ from airflow_tpu.lifecycle.creating.refusals import failure_counted
 from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
 from airflow_tpu.lifecycle.release import give_back
 from airflow_tpu.lifecycle.sharing.room import require_row
-from airflow_tpu.lifecycle.training.losses import with_lost_work
 from airflow_tpu.lifecycle.waits.polling import PollPolicy, UnhealthySince, Waiting, within
 from airflow_tpu.lifecycle.waits.reachability import arrive
 
@@ -104,7 +103,6 @@ def ensure_tpu(run: RunContext, record: RunRecord, waiting: Waiting) -> Ready | 
     :raises TPUError: there is no TPU; what this attempt made is given back.
     """
     _require_time(run, record)
-    with_lost_work(run, record)
     try:
         found = _provide(run, record, waiting)
         if isinstance(found, OnItsWay):

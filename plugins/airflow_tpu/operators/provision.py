@@ -46,10 +46,11 @@ class CloudTPUProvisionOperator(FencedOperator):
     def execute(self, context: Context) -> Any:
         """Adopt or create the TPU; wait for it."""
         from airflow_tpu.lifecycle.ensure_tpu import ensure_tpu
+        from airflow_tpu.lifecycle.training.losses import with_lost_work
 
         run, record = self.armed(context)
         try:
-            found = ensure_tpu(run, record, self.waiting())
+            found = ensure_tpu(run, with_lost_work(run, record), self.waiting())
         except WindowClosed as error:
             self._skip(error)
         return self._continue(context, run, record, found)

@@ -191,10 +191,6 @@ class RunRecord:
         }
         return replace(self, trainings=trainings).with_life(attempt.node_id, **sums)
 
-    def has_started_on(self, node_id: str) -> bool:
-        """Whether any training was started on a node."""
-        return any(one.node_id == node_id for one in self.trainings.values())
-
     def life(self, node_id: str) -> Life:
         """What is known of an incarnation."""
         return self.lives.get(node_id, Life())

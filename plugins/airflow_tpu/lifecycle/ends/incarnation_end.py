@@ -171,9 +171,9 @@ def closing(opened: Opened, record: RunRecord | None, ending: IncarnationEnd | N
         ended_at=max(end.at, ready_at),
         end_reason=end.reason,
         time_source=TimeSource.API if exact else TimeSource.OBSERVED,
+        lost_seconds=_lost(record, end),
         training_seconds=_trained(record, end),
         artifact_bytes=life.artifact_bytes,
-        lost_seconds=_lost(record, end),
     )
 
 
@@ -201,6 +201,7 @@ def _lost(record: RunRecord | None, end: IncarnationEnd) -> float | None:
         return 0.0
     if record is None:
         return None
-    if not record.has_started_on(end.node_id) and record.life(end.node_id).began_at is None:
+    life = record.life(end.node_id)
+    if life.began_at is None:
         return 0.0  # nothing was started on it
-    return record.life(end.node_id).lost_seconds if end.lost_seconds is None else end.lost_seconds
+    return life.lost_seconds if end.lost_seconds is None else end.lost_seconds
