@@ -20,7 +20,8 @@ _GONE = _words(
     r"\bcannot (?:grant|approve|give|offer)\b|\blist price\b|\b(?:is|are)(?: now)? (?:billed|charged)\b",
     "거부|거절|취소|만료|종료|제외|더 이상|拒绝|拒絕|不再|不包括|不包含|未获|取消|过期|期限切れ|終了|却下",
     r"\b(?:regular|full|normal|usual|standard) (?:price|rate)s?\b|(?<!of )\bcharged? for\b"
-    r"|\bbillable\b|\breclaim(?:ed)?\b|\btak(?:e|en|ing) (?:back|away)\b|\b(?:is|are) over\b",
+    r"|\bbillable\b|\bdiscount\w*|\b(?!100 ?%)\d+ ?%"
+    r"|\breclaim(?:ed)?\b|\btak(?:e|en|ing) (?:back|away)\b|\b(?:is|are) over\b",
     r"[✗✘❌☒🚫✖]|\\(?:st|sout|cancel)\b",
 )
 _OLDER = _words(
@@ -32,7 +33,7 @@ _ASKED = _words(
     r"\b(?:ask(?:ed)?|request(?:ed|s)?|appl(?:y|ied)|applications?|want(?:ed)?|wish(?:ed)?|propos(?:ed?|al)|pending"
     r"|waiting|waitlist(?:ed)?|under review|examples?|e\.g\.|such as|would|could|might|hope|upcoming|instead of"
     r"|rather than|except|without|but not|not|if|reduced|increased|will|soon|next)\b",
-    r"\[ \]",
+    r"\[ \]|\bcolleague|\b(?:other|another|different|else's) (?:\w+ ){0,2}(?:project|account|group|team)s?\b",
     "신청|요청|예시|대기|申请|申請|請求|リクエスト|例えば|例如",
 )
 _GIVES = _words(
@@ -70,7 +71,7 @@ _HARMLESS = frozenset(
     ]
 )
 _TIERS = frozenset(("spot", "preemptible", "on", "demand", "ondemand"))
-STRUCK_OUT = "is struck out"
+STRUCK_OUT = "is struck out or hidden"
 _LIKE_WORD = re.compile(r"[^\W_]+")
 _PERIOD = re.compile(r"\d+[ -]days?|free \d+")
 _UNFINISHED = re.compile(r"\d\s*(?:[a-z-]+\s*)?(?:[+&/x×→]|->?|and|or|to|plus|of|bis)\s*$", re.IGNORECASE)

@@ -46,27 +46,36 @@ def grant_of(letter: Letter, facts: Facts, generations: Generations) -> Grant:
 
     :raises GrantError: with every fault.
     """
-    if not letter.allowances:
-        raise GrantError(_no_rows(letter), "the letter")
+    days = facts.days if facts.days is not None else letter.days
     mapping: dict[str, Any] = {
         "project_id": facts.project_id,
         "project_number": facts.project_number,
         "start": facts.start,
         **({"timezone": facts.timezone} if facts.timezone else {}),
-        "allowances": [row.to_json() for row in letter.allowances],
+        **({"allowances": [row.to_json() for row in letter.allowances]} if letter.allowances else {}),
+        **({"days": days} if days is not None else {}),
         "bucket": facts.bucket,
         "prefix": DEFAULT_PREFIX,
     }
-    days = facts.days if facts.days is not None else letter.days
-    return Grant.parse(mapping if days is None else {**mapping, "days": days}, generations)
+    try:
+        return Grant.parse(mapping, generations)
+    except GrantError as error:
+        missing = {"allowances", "days"} - mapping.keys()
+        others = [fault for fault in error.faults if fault.field not in missing]
+        subject = "the letter" if missing else error.subject
+        raise GrantError([*_doubts(letter, days), *others], subject) from error
 
 
-def _no_rows(letter: Letter) -> list[Fault]:
-    """Why a letter gives no row: each that was found and not understood."""
+def _doubts(letter: Letter, days: int | None) -> list[Fault]:
+    """Every reason for which a letter was not understood, and what is missing for that."""
     found = [Fault("letter", row.text, f"NOT UNDERSTOOD: {row.reason}") for row in letter.unparsed]
-    problem = "no row in it is certain" if found else "no row was found in it"
-    advice = f"{problem}; paste the whole text of the mail, not a picture or a link"
-    return [*found, Fault("letter", "", advice, ("64 spot Cloud TPU v6e chips in zone us-east1-d",))]
+    if not letter.allowances:
+        problem = "no row in it is certain" if found else "no row was found in it"
+        advice = f"{problem}; paste the whole text of the mail, not a picture or a link"
+        found.append(Fault("letter", "", advice, ("64 spot Cloud TPU v6e chips in zone us-east1-d",)))
+    if days is None:
+        found.append(Fault("days", None, f"is missing: {'; '.join(letter.notes)}", ("--days 90",)))
+    return found
 
 
 def grant_text(grant: Grant, letter: Letter) -> str:

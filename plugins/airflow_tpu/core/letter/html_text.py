@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 
 STRUCK = "⟦struck⟧"
-"""Stands around each struck piece of a line."""
+"""Stands around each piece of a line that is struck, or that a reader of the mail does not see."""
 _LINES = frozenset(
     ("br", "p", "div", "li", "ul", "ol", "tr", "table", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote")
 )
@@ -17,7 +17,9 @@ _HIDDEN = frozenset(("style", "script", "head"))
 _STRUCK = frozenset(("s", "strike", "del"))
 _MARKDOWN = re.compile(r"~~(?=\S)(.+?)~~", re.DOTALL)
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
-_STRUCK_CLASS = re.compile(r"\.([\w-]+)\s*\{[^{}]*line-through")
+_UNSEEN = r"line-through|display\s*:\s*none|visibility\s*:\s*hidden"
+_STRUCK_STYLE = re.compile(_UNSEEN, re.IGNORECASE)
+_STRUCK_CLASS = re.compile(rf"\.([\w-]+)\s*\{{[^{{}}]*(?:{_UNSEEN})", re.IGNORECASE)
 _OVERLAID = re.compile("(?:[^\n][\u0335-\u0338])+")
 _OVERLAY = re.compile("[\u0335-\u0338]")
 
@@ -81,7 +83,8 @@ class _Reader(HTMLParser):
 
     def _has_struck_style(self, attrs: dict[str, str | None]) -> bool:
         classes = (attrs.get("class") or "").split()
-        return "line-through" in (attrs.get("style") or "") or not self._struck_classes.isdisjoint(classes)
+        is_styled = "hidden" in attrs or _STRUCK_STYLE.search(attrs.get("style") or "") is not None
+        return is_styled or not self._struck_classes.isdisjoint(classes)
 
     def _mark(self, was_struck: bool) -> None:
         if self._is_struck != was_struck:

@@ -112,6 +112,15 @@ NOT_GIVEN = {
     "later": f"From May on you will get:\n{COSTLY}",
     "an open box": f"[ ] {COSTLY}",
     "a style": f'<p style="color: red; text-decoration:line-through"><span>{COSTLY}</span></p>',
+    "a style in capitals": f'<p STYLE="TEXT-DECORATION: LINE-THROUGH">{COSTLY}</p>',
+    "not shown": f'<div style="display: none">{COSTLY}</div>',
+    "not visible": f'<span style="visibility:hidden">{COSTLY}</span>',
+    "hidden": f"<p hidden>{COSTLY}</p>",
+    "a class that is not shown": f'<style>.x {{ display:none }}</style><p class="x">{COSTLY}</p>',
+    "at a discount": f"At a discount:\n{COSTLY}",
+    "at half the price": f"{COSTLY} (50% off)",
+    "another project": f"Your colleague's project my-other-project has {COSTLY}.",
+    "another account": f"Another Google account of yours has:\n{COSTLY}",
     "an older mail": f"{NOW}\n{GIVEN}\n\nOn Mon, Jan 4, 2021 at 8:00 AM TRC wrote:\n> {NOW}\n>\n> {COSTLY}",
     "an older mail without marks": f"{NOW}\n{GIVEN}\n\n-----Original Message-----\nFrom: TRC\nSent: 2021\n{COSTLY}",
     "an older mail in Korean": f"{NOW}\n{GIVEN}\n\n2021년 1월 4일 (월) TRC님이 작성:\n\n{COSTLY}",
@@ -207,6 +216,19 @@ def test_older_term_is_not_taken() -> None:
     """The term of a quoted mail is not that of the new one."""
     assert letter(f"{NOW}\n{GIVEN}\n\n> for 30 days:\n> {COSTLY}").days == 60
     assert letter(f"{GIVEN}\n\n> for 30 days:\n> {COSTLY}").days is None
+
+
+def test_every_reason_is_printed_where_the_term_is_open() -> None:
+    """A letter with two periods is refused with both, with each row that was not understood, and with wrong facts."""
+    found = letter(
+        f"Your access lasts three months. New accounts get credit for 90 days.\n\n{GIVEN}\n[denied] {COSTLY}"
+    )
+    with pytest.raises(GrantError) as caught:
+        grant_of(found, Facts("my-tpu-project", "12 34", "2026-09-03", "my-bucket"), GENERATIONS)
+    text = str(caught.value)
+    assert {fault.field for fault in caught.value.faults} == {"letter", "days", "project_number"}
+    assert "speaks of 90 days and 'three months'" in text
+    assert "NOT UNDERSTOOD: has 'denied' beside it" in text
 
 
 def test_every_reason_is_printed() -> None:
