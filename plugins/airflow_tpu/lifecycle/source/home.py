@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which ``include/train`` a run takes files from: the one in its DAG bundle at the run's version, or the deployed."""
 
 from __future__ import annotations

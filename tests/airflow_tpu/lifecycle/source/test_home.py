@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A project lies in the DAG bundle of its run, at the version that the run began with."""
 
 from __future__ import annotations
