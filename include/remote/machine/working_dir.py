@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from typing import Iterator
 
 import protocol
 
@@ -14,6 +15,7 @@ from machine.run_dir import RunDir
 
 LIMIT = 2 * 1024**3  # bytes; a data set that a script has unpacked there is no result
 _CACHES = frozenset({"__pycache__", "node_modules", "venv", "build"})
+_ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta/history")
 _BEYOND = "is beyond the %d GiB that are saved from the working directory; write it to TRC_OUTPUT_DIR" % (LIMIT >> 30)
 
 
@@ -32,12 +34,13 @@ def left_files(run: RunDir, prefix: str) -> list[OutputFile]:
     job = run.read(protocol.JOB_FILE) or {}
     declared, folder = Declared.of(job), job.get("working_dir", "")
     new = output_tree.scan(run.bundle, prefix, since_ns=started)  # each minute, so what was shipped is not read again
+    environments = tuple(_environments(new))
     kept: list[OutputFile] = []
     found: list[OutputFile] = []
     for entry in (entry for entry in new if _is_file(entry) and _changed(entry) > started):
         if declared.names(os.path.relpath(entry.name, folder or ".")):
             kept.append(entry)
-        elif _is_result(entry):
+        elif _is_result(entry) and not entry.name.startswith(environments):
             found.append(entry)
     found.sort(key=_changed, reverse=True)
     size = 0
@@ -45,6 +48,14 @@ def left_files(run: RunDir, prefix: str) -> list[OutputFile]:
         size += entry.path.lstat().st_size
         kept.append(entry if size <= LIMIT else entry._replace(reason=_BEYOND))
     return sorted(kept, key=lambda entry: entry.name)
+
+
+def _environments(entries: list[OutputFile]) -> Iterator[str]:
+    """Return the folders of environments that the command has made, whatever their names: packages, no results."""
+    for entry in entries:
+        for mark in _ENVIRONMENT_MARKS:
+            if entry.name.endswith("/" + mark):
+                yield entry.name[: -len(mark)]
 
 
 def _is_result(entry: OutputFile) -> bool:

@@ -96,6 +96,16 @@ async def test_data_in_the_working_directory_are_no_result(machine: Machine, buc
     assert skipped["reason"].startswith("is beyond the 2 GiB that are saved")
 
 
+async def test_an_environment_is_no_result(machine: Machine, bucket: Bucket, tmp_path: Path) -> None:
+    """Whatever a script calls the one that it makes; its packages would fill what is saved."""
+    made = (
+        "mkdir -p bv_venv/lib conda/conda-meta && touch bv_venv/pyvenv.cfg bv_venv/lib/six.py conda/conda-meta/history"
+    )
+    run_in_project(machine, tmp_path, f"{made} && echo w > model.h5")
+    _, manifest = await bucket.push(machine)
+    assert paths(manifest["files"]) == ["log.txt", "working-dir/model.h5"]
+
+
 async def test_declared_outputs_are_saved_in_any_case(machine: Machine, bucket: Bucket, tmp_path: Path) -> None:
     """Beyond the limit and in a folder that counts as a cache; a file that travelled and is unchanged is no output."""
     script = "mkdir build && echo w > build/model.h5 && truncate -s 3G data.bin && echo w > other.h5"

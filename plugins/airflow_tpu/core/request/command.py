@@ -20,7 +20,14 @@ WHOLE_LINE = ("bash", "-e", "-o", "pipefail", "-c")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _SINGLE = re.compile(r"'[^']*'|\\.", re.DOTALL)
 _QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.""", re.DOTALL)
-_OPERATOR = re.compile(r"[|&;<>()\n]")
+_OPERATOR = re.compile(r"[|&;<>()\n]|(?<!\S)#")
+_PROMPT = re.compile(r"^[ \t]*(?:\$[ \t]+|!(?=[A-Za-z./]))", re.MULTILINE)
+"""What stands before a command that is copied from a terminal or a notebook."""
+
+_BACKGROUND = re.compile(r"(?<![&>|])&\s*\Z")
+_IN_FOREGROUND = "\nwait $!"
+"""A run ends with its command, so one that was left in the background is waited for."""
+
 _EXPANDED = re.compile(r"\$\(|`|\$(?!\{?TRC_)[A-Za-z_{]|(?<!\S)~")
 
 
@@ -48,13 +55,14 @@ def command(value: Any) -> Command | None:
 
     :raises Invalid: an open quote, a secret, a variable that may not be set, or more than 100 kB.
     """
-    text = joined_lines(plain(value)).strip()
+    text = _PROMPT.sub("", joined_lines(plain(value))).strip()
     if not text:
         return None
     check_text(text)
     words = split_words(text)
     if _is_for_a_shell(text):
-        return Command((*WHOLE_LINE, text), text)
+        last = _IN_FOREGROUND if _BACKGROUND.search(_QUOTED.sub("_", text)) else ""
+        return Command((*WHOLE_LINE, text + last), text)
     count = next((number for number, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
     if count == len(words):
         raise Invalid("sets variables and starts nothing; put variables into Environment")

@@ -12,33 +12,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_tpu.core.request.fields import Invalid, plain
+from airflow_tpu.core.request.secret_text import HINT, is_named_secret, looks_secret, named_secret
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LIMIT = 100_000  # bytes; Linux takes 128 KiB for one argument (MAX_ARG_STRLEN)
-# Names that end so hold secrets; TOKENIZERS_PARALLELISM and GOOGLE_APPLICATION_CREDENTIALS (a path) do not.
-_SECRET_NAME = re.compile(r"(^|_)(PASSWORD|PASSWD|SECRET|API_?KEY|PRIVATE_?KEY|ACCESS_?KEY)$", re.IGNORECASE)
-# A token of a service is long; PAD_TOKEN=[PAD] and MAX_TOKEN=512 are a language model's.
-_TOKEN_NAME = re.compile(r"(^|_)TOKEN$", re.IGNORECASE)
-_TOKEN_LENGTH = 8
-_SECRET_VALUE = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY"
-    r"|\"private_key\"\s*:"
-    r"|\bya29\.[\w-]{20,}"
-    r"|\bAIza[\w-]{35}"
-    r"|\bgh[opsu]_[A-Za-z0-9]{30,}|\bgithub_pat_\w{30,}"
-    r"|\bhf_[A-Za-z0-9]{30,}"
-    r"|\bsk-[\w-]{20,}"
-    r"|\bAKIA[A-Z0-9]{16}\b"
-    r"|\bxox[abp]-[\w-]{20,}"
-    r"|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\."
-)
 _CONTINUED = re.compile(r"\\\r?\n")
 # In this order: '...' stays as it is, "..." may be continued, a backslash joins lines. A form field of one line turns
 # the pasted end of a line into a blank: then the backslash stands alone, and vanishes too. Any other pair stays.
 _PARTS = re.compile(
     r"""(?P<single>'[^']*')|(?P<double>"(?:[^"\\]|\\.)*")|(?P<joint>\\\r?\n|(?<!\S)\\(?=[ \t]|\Z))|\\.""", re.DOTALL
 )
-_HINT = "looks like a secret; keep it in an Airflow connection or Variable, and name that in the field secrets"
 
 
 def arguments(value: Any) -> tuple[str, ...]:
@@ -61,8 +44,11 @@ def check_text(text: str) -> None:
         raise Invalid(f"is longer than {_LIMIT} bytes; put it into a file beside the script")
     if "\x00" in text:
         raise Invalid("has a NUL character")
-    if _SECRET_VALUE.search(text):
-        raise Invalid(_HINT, secret=True)
+    if looks_secret(text):
+        raise Invalid(HINT, secret=True)
+    name = named_secret(text)
+    if name:
+        raise Invalid(f"{name} {HINT}", secret=True)
 
 
 def joined_lines(text: str) -> str:
@@ -130,21 +116,9 @@ def check_name(name: Any) -> None:
         raise Invalid(f"{name}: names with TRC_ are set by this package")
 
 
-def looks_secret(text: str) -> bool:
-    """Whether a text has the form of a key or a token of a well-known service."""
-    return _SECRET_VALUE.search(text) is not None
-
-
 def _check(name: Any, content: str) -> None:
     check_name(name)
     if "\x00" in content:
         raise Invalid(f"{name} has a NUL character")
-    if looks_secret(content) or _is_named_secret(name, content):
-        raise Invalid(f"{name} {_HINT}")
-
-
-def _is_named_secret(name: str, content: str) -> bool:
-    """Airflow masks nothing shorter than five characters, so a short password is refused like a long one."""
-    if not content or content.startswith(("/", "gs://", "projects/")):
-        return False
-    return bool(_SECRET_NAME.search(name) or (_TOKEN_NAME.search(name) and len(content) >= _TOKEN_LENGTH))
+    if looks_secret(content) or is_named_secret(name, content):
+        raise Invalid(f"{name} {HINT}")

@@ -21,7 +21,7 @@ from airflow_tpu.core.request.references.source_address import (
     reference,
     source_address,
 )
-from airflow_tpu.core.request.storage_uris import NamedURI, named_uris, outermost
+from airflow_tpu.core.request.storage_uris import NamedURI, expanded, named_uris, outermost, unset_bucket
 from airflow_tpu.core.request.type_and_zone import subnetwork_faults, type_faults, zone_faults
 from airflow_tpu.core.request.unknown_fields import unknown_field
 from airflow_tpu.core.tpu.spec import QUEUED_RESOURCE, Tier
@@ -104,7 +104,7 @@ class RunConf:
         variables = "\n".join(f"{name}={value}" for name, value in self.environment.items())
         texts = {
             "arguments": "\n".join(self.arguments),
-            "command": self.command.text if self.command is not None else "",
+            "command": self.expanded(self.command.text) if self.command is not None else "",
             "environment": variables,
         }
         written = named_uris("outputs", "\n".join(self.bucket_outputs))
@@ -113,6 +113,11 @@ class RunConf:
             found += [NamedURI(field, uri, uri, is_read=True)] if uri.startswith("gs://") else []
         found += [replace(named, is_read=False) for named in written]
         return (*found, *(named for field, text in texts.items() for named in named_uris(field, text)))
+
+    def expanded(self, text: str) -> str:
+        """Return a text for the shell of the run with the variables that the form gives it."""
+        given = self.command.environment if self.command is not None else {}
+        return expanded(text, {**self.environment, **given})
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -161,8 +166,9 @@ def read_form(
         Fault("secrets", name, "is in the field environment too; give it once")
         for name in values.get("secrets", {}).keys() & values.get("environment", {}).keys()
     ]
+    faults += _bucket_faults(values)
     faults += subnetwork_faults(values.get("subnetwork"), values.get("zone"))
-    if values.get("command") is not None:
+    if values.get("command") is not None or any(fault.field == "command" for fault in faults):
         values["script"], faults = "", [fault for fault in faults if fault.field != "script"]
         if values.get("arguments"):
             faults.append(Fault("arguments", shown(mapping["arguments"]), "belong into the command that is given"))
@@ -174,6 +180,15 @@ def read_form(
         faults += runtime_faults(kind, values.get("runtime_version"), catalogue.all_runtimes())
         faults += resolved(values, kind, catalogue)[1]
     return values, faults
+
+
+def _bucket_faults(values: Mapping[str, Any]) -> list[Fault]:
+    """A bucket that a command names by a variable which nothing sets."""
+    command = values.get("command")
+    known = {*values.get("environment", {}), *values.get("secrets", {}), *(command.environment if command else ())}
+    name = unset_bucket(command.text, known) if command is not None else ""
+    problem = f"names a bucket by ${name}, which nothing sets; give {name}=... in the field environment"
+    return [Fault("command", command.text, problem)] if command is not None and name else []
 
 
 def _source_faults(values: Mapping[str, Any]) -> list[Fault]:

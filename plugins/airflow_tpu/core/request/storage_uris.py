@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 _SCHEME = "gs://"
 _URI = re.compile(r"([a-z0-9][a-z0-9._-]*[a-z0-9])(/[^\s\"'`,;|<>()\\]*)?")
 _WILDCARD = re.compile(r"[*?\[{$]")
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+_BUCKET_VARIABLE = re.compile(r"gs://\$\{?([A-Za-z_]\w*)")
 _END = "/:.}]=&"  # what a sentence or a list leaves behind a URI
 # --data_dir=URI, --data_dir URI, DATA_DIR=URI, data_dir: "URI"
 _NAME = re.compile(r"""([A-Za-z][\w.-]*)["']?(?:\s*[=:]|\s)\s*["'\[({]*\Z""")
@@ -76,6 +78,27 @@ def uris_in(text: str) -> Iterator[str]:
     Of a pattern such as ``gs://b/train-*`` the folder is given, since that is what can be measured.
     """
     return (found.uri for found in named_uris("", text))
+
+
+def expanded(text: str, variables: Mapping[str, str]) -> str:
+    """Return a text with the values of variables in place of ``$NAME`` and ``${NAME}``; others stay.
+
+    :param variables: values by name.
+    """
+    return _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), text)
+
+
+def unset_bucket(text: str, known: Collection[str]) -> str:
+    """Return the variable that a text for a shell names a bucket by and nothing sets, empty if there is none.
+
+    :param text: which may set variables itself.
+    :param known: names that are set.
+    """
+    for name in _BUCKET_VARIABLE.findall(text):
+        set_here = re.search(rf"(?<![\w${{]){name}\b", text)
+        if name not in known and not name.startswith("TRC_") and set_here is None:
+            return str(name)
+    return ""
 
 
 def outermost(uris: Iterable[str]) -> list[str]:

@@ -10,14 +10,14 @@ import gzip
 import hashlib
 import io
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from airflow_tpu import protocol
 from airflow_tpu.core.source.notebook import REQUIREMENTS, notebook_requirements
-from airflow_tpu.core.source.program import script_faults
+from airflow_tpu.core.source.program import script_faults, start_faults
 from airflow_tpu.core.source.project import Project, command_project, find_project
 from airflow_tpu.core.source.python_files import PythonFiles, Version
 from airflow_tpu.core.source.requirements import requirement_faults
@@ -71,7 +71,8 @@ class Bundle:
         requirements, more = (
             (REQUIREMENTS, {REQUIREMENTS: notebook.encode()}) if notebook else (source.requirements, {})
         )
-        return cls(project.argv, _archive(files, more), project.folder, requirements, tuple(keys))
+        started = frozenset({project.script} if project.starts_itself and project.script else ())
+        return cls(project.argv, _archive(files, more, started), project.folder, requirements, tuple(keys))
 
 
 def _project(source: Source) -> Project:
@@ -83,6 +84,7 @@ def _project(source: Source) -> Project:
         else:
             project = command_project(source.top, command)
         faults += _script_faults(field, project, project.script, source.python) if project.script else ()
+        faults += start_faults(field, shown, project.script) if project.starts_itself and project.script else ()
     except FileNotFoundError as error:
         faults.append(Fault(field, shown, f"there is no such file: {error.args[0]}"))
     faults += _requirement_faults(source) if source.requirements else []
@@ -151,8 +153,13 @@ def _check_size(files: Mapping[str, Path]) -> None:
         raise ConfigError([Fault("script", f"{total:,} bytes", problem)], "the bundle")
 
 
-def _archive(files: Mapping[str, Path], more: Mapping[str, bytes] = MappingProxyType({})) -> bytes:
-    """Pack files reproducibly: time, place and user leave no trace in the archive."""
+def _archive(
+    files: Mapping[str, Path], more: Mapping[str, bytes] = MappingProxyType({}), started: Set[Path] = frozenset()
+) -> bytes:
+    """Pack files reproducibly: time, place and user leave no trace in the archive.
+
+    :param started: files that are run by themselves, also from a disk that keeps no such right.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name in sorted(files):
@@ -160,7 +167,8 @@ def _archive(files: Mapping[str, Path], more: Mapping[str, bytes] = MappingProxy
             member = tarfile.TarInfo(name)
             member.size = len(content)
             # A script of unknown kind is run by its first line, whether or not it was made executable.
-            member.mode = 0o755 if files[name].stat().st_mode & 0o100 or not PurePosixPath(name).suffix else 0o644
+            runs = files[name] in started or files[name].stat().st_mode & 0o100 or not PurePosixPath(name).suffix
+            member.mode = 0o755 if runs else 0o644
             tar.addfile(member, io.BytesIO(content))
         for name, content in more.items():
             member = tarfile.TarInfo(name)

@@ -36,6 +36,22 @@ def script_faults(field: str, path: Path) -> list[Fault]:
     return [Fault(field, path.name, problem) for problem in _problems(path)]
 
 
+def start_faults(field: str, shown: str, path: Path) -> list[Fault]:
+    """Return why a script cannot be started as a program (``./train.py``), which its first line would have to allow.
+
+    :param field: of the form, that names the script.
+    :param shown: what stands there.
+    :param path: of the script, on this machine.
+    """
+    with path.open("rb") as file:
+        start = file.read(4)
+    runner = INTERPRETERS.get(path.suffix.lower())
+    if runner is None or start.startswith((b"#!", b"\x7fELF")):
+        return []
+    problem = f"{path.name} is started as a program, and its first line is not '#!' and an interpreter"
+    return [Fault(field, shown, problem, (), f"{runner[0]} {shown.removeprefix('./')}")]
+
+
 def _problems(path: Path) -> Iterator[str]:
     suffix = path.suffix.lower()
     with path.open("rb") as file:

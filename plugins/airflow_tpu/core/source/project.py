@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from airflow_tpu.core.request.command import Command
 from airflow_tpu.core.request.paths import module_name
+from airflow_tpu.core.source.first_command import first_command, is_sourced
 from airflow_tpu.core.source.program import INTERPRETERS, program_of
 
 PACKAGE_FILE = "__init__.py"
@@ -32,6 +33,11 @@ class Project:
     argv: tuple[str, ...]
 
     @property
+    def starts_itself(self) -> bool:
+        """Whether the script is the program: its first line names what runs it."""
+        return self.script is not None and self.working_dir / self.argv[0] == self.script
+
+    @property
     def working_dir(self) -> Path:
         """The working directory, on this machine."""
         return self.top / self.folder
@@ -46,7 +52,7 @@ def command_project(top: Path, command: Command) -> Project:
     """
     words = command.words
     argv = ("python3", *words[1:]) if words[0] == "python" else words  # the VM may have no other name for it
-    return Project(top, None if command.needs_shell else _named_script(top, argv), "", argv)
+    return Project(top, _first_script(top, command.text) if command.needs_shell else _named_script(top, argv), "", argv)
 
 
 def find_project(top: Path, script: str, is_shared: bool = True) -> Project:
@@ -91,6 +97,22 @@ def imports_relatively(path: Path) -> bool:
     except (SyntaxError, ValueError):
         return False
     return any(isinstance(node, ast.ImportFrom) and node.level > 0 for node in ast.walk(tree))
+
+
+def _first_script(top: Path, line: str) -> Path | None:
+    """Return the file that the first command of a line starts at the top, None if the line does not say.
+
+    :raises FileNotFoundError: that file is not there, or the folder that the line goes to.
+    """
+    first = first_command(line)
+    folder = top / first.folder
+    if not folder.is_dir():
+        raise FileNotFoundError(folder)
+    if is_sourced(first.words):
+        _existing(folder / first.words[1])
+        return None
+    script = _named_script(folder, first.words) if first.words else None
+    return script if folder == top else None
 
 
 def _named_script(top: Path, argv: tuple[str, ...]) -> Path | None:

@@ -16,6 +16,13 @@ _PER_LINE = re.compile(r"\s+--?[a-z]")  # --hash=..., --config-settings=... behi
 _LEFT_TO_PIP = re.compile(r"^-|^\.|://|^file:|[/\\]|\.(whl|zip|tar\.gz)\b|\$\{\w+\}|^$")
 _ARCHIVES = (".whl", ".gz", ".zip")
 _PROJECT_FILES = ("pyproject.toml", "uv.lock")
+_OTHER_KINDS = {
+    ".py": "is a program; to install the project, write '.' into a requirements file",
+    ".cfg": "is no requirements file; to install the project, write '.' into one",
+    ".yml": "is an environment of conda; write its packages into a requirements file",
+    ".yaml": "is an environment of conda; write its packages into a requirements file",
+    ".lock": "is a lock file that is not read; export a requirements file from it",
+}
 
 
 def named_paths(requirements: Path) -> list[Path]:
@@ -46,6 +53,10 @@ def requirement_faults(requirements: Path) -> list[Fault]:
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
+    other = _OTHER_KINDS.get(requirements.suffix.lower())
+    if other and requirements.name not in _PROJECT_FILES:
+        allowed = ("requirements.txt", *_PROJECT_FILES)
+        return [Fault("requirements", requirements.name, other, allowed)]
     faults = []
     for path in named_paths(requirements):
         is_read = path.is_file() and path.suffix not in _ARCHIVES and path.name not in _PROJECT_FILES

@@ -34,7 +34,7 @@ def config_uris(run: RunContext, bundle: Bundle) -> list[NamedURI]:
     if conf.command is not None:
         field, words = "command", without_script(conf.command.text.split())
     texts = config_texts(bundle.data, bundle.working_dir, words)
-    found = [named for name, text in texts.items() for named in named_uris(f"{field} ({name})", text)]
+    found = [named for name, text in texts.items() for named in named_uris(f"{field} ({name})", conf.expanded(text))]
     return list({named.uri: named for named in found}.values())[:_MOST]
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -77,7 +79,7 @@ def test_a_script_that_is_not_there_is_named(tmp_path: Path, script: str) -> Non
         ("torchrun --nproc 8 train.py", ("torchrun", "--nproc", "8", "train.py"), "train.py"),
         ("/usr/bin/env true", ("/usr/bin/env", "true"), None),
         ("python -c 'print(1)'", ("python3", "-c", "print(1)"), None),
-        ("python train.py | tee log", (*WHOLE_LINE, "python train.py | tee log"), None),
+        ("python train.py | tee log", (*WHOLE_LINE, "python train.py | tee log"), "train.py"),
     ],
 )
 def test_a_command_runs_at_the_top(tmp_path: Path, line: str, argv: tuple[str, ...], script: str | None) -> None:
@@ -90,13 +92,55 @@ def test_a_command_runs_at_the_top(tmp_path: Path, line: str, argv: tuple[str, .
     assert found.script == (top / script if script else None)
 
 
-@pytest.mark.parametrize("line", ["python nothing.py", "python -m pkg.nothing", "bash nothing.sh", "./nothing.sh"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python nothing.py",
+        "python -m pkg.nothing",
+        "bash nothing.sh",
+        "./nothing.sh",
+        "python nothing.py |& tee log",
+        "cd pkg && python nothing.py",
+        "cd nothing; python train.py",
+        "pip install -e .\nexport A=1\nLR=1 python nothing.py > log 2>&1 &",
+        "source nothing/bin/activate && python train.py",
+    ],
+)
 def test_a_command_that_starts_nothing_is_named(tmp_path: Path, line: str) -> None:
     """What the command starts is looked for before a TPU is asked for."""
     source = Source(tree(tmp_path, PACKAGE), "", tmp_path / "home", command=command(line))
     with pytest.raises(ConfigError, match=r"command = .*nothing") as caught:
         Bundle.build(source)
     assert [fault.field for fault in caught.value.faults] == ["command"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git clone $URL nothing && cd nothing && python nothing.py",
+        "for i in 1 2; do python nothing.py; done",
+        "python -m venv v && v/bin/python nothing.py",
+        "cd $HOME && python nothing.py",
+        "bash -c 'python nothing.py' | tee x",
+        "(cd nothing; python nothing.py)",
+        "cat <<EOF > nothing.py\nprint()\nEOF\npython nothing.py",
+        "python plain.py; python nothing.py",
+    ],
+)
+def test_what_an_earlier_command_may_make_is_not_missed(tmp_path: Path, line: str) -> None:
+    """Only what nothing can have made before is looked for."""
+    top = tree(tmp_path, {**PACKAGE, "plain.py": ""})
+    Bundle.build(Source(top, "", tmp_path / "home", command=command(line)))
+
+
+def test_a_script_that_is_a_program_says_what_runs_it(tmp_path: Path) -> None:
+    """It needs no right on this machine, and one without a first line is refused."""
+    top = tree(tmp_path / "top", {"train.py": "#!/usr/bin/env python3\n", "plain.py": "print()\n"})
+    bundle = Bundle.build(Source(top, "", tmp_path, command=command("./train.py --lr 1")))
+    with tarfile.open(fileobj=io.BytesIO(bundle.data)) as tar:
+        assert {member.name: member.mode for member in tar} == {"plain.py": 0o644, "train.py": 0o755}
+    with pytest.raises(ConfigError, match=r"python3 plain\.py"):
+        Bundle.build(Source(top, "", tmp_path, command=command("./plain.py")))
 
 
 def test_a_project_of_its_own_is_the_working_directory(tmp_path: Path) -> None:

@@ -50,3 +50,14 @@ def test_included_file_is_read_as_well(tmp_path: Path) -> None:
     """The line that is wrong may be in a file that is included."""
     (found,) = faults(tmp_path, "-r base.txt\n", base="keras >> 3\n")
     assert found.startswith("base.txt: keras >> 3: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("setup.py", "'.'"), ("environment.yml", "conda"), ("poetry.lock", "export")]
+)
+def test_a_file_of_another_kind_is_named(tmp_path: Path, name: str, words: str) -> None:
+    """One fault says what to do, and not every line that pip cannot read."""
+    (tmp_path / name).write_text("name: x\ndependencies:\n")
+    (found,) = requirement_faults(tmp_path / name)
+    assert words in found.problem
+    assert found.allowed == ("requirements.txt", "pyproject.toml", "uv.lock")
