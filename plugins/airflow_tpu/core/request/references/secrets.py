@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_tpu.core.catalogue.catalogue import nearest
-from airflow_tpu.core.request.environment import check_name
+from airflow_tpu.core.request.environment import check_name, looks_secret
 from airflow_tpu.core.request.fields import Invalid, plain
-from airflow_tpu.core.request.secret_text import looks_secret
 
 CONNECTION_FIELDS = ("password", "login", "host", "schema", "port")
 EXTRA = "extra."
