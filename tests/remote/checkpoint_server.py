@@ -7,10 +7,10 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from google.cloud.exceptions import NotFound
 from google.cloud.storage import Blob, Bucket
@@ -23,6 +23,7 @@ from localcloud.testing import storage_bucket
 
 PREFIX = "runs/run/checkpoints"
 URI = f"gs://checkpoints/{PREFIX}"
+T = TypeVar("T")
 KEY = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
 
 
@@ -75,16 +76,20 @@ class CheckpointServer(BucketServer):
 
     def __enter__(self) -> CheckpointServer:
         self._thread.start()
-        self.url = asyncio.run_coroutine_threadsafe(self.server.start(), self._loop).result()
+        self.url = self.run(self.server.start())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        asyncio.run_coroutine_threadsafe(self.server.close(), self._loop).result()
+        self.run(self.server.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the server's loop and return its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     @property
     def bucket(self) -> Bucket:

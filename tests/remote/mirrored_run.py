@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,13 +31,13 @@ class MirroredRun:
     bucket: CheckpointServer
     allow: Path
 
-    def start(self, *argv: str, attempt: int = 1, **fields: Any) -> RunRef:
-        """Start an attempt."""
+    def start(self, *argv: str, attempt: int = 1, login: Mapping[str, str] | None = None, **fields: Any) -> RunRef:
+        """Start an attempt; ``login`` is added to what the login finds."""
         environment = {"ALLOW": str(self.allow), "TRC_LIBRARY": str(REPOSITORY / "include" / "train"), "MINE": "run"}
         fields = {"checkpoints_uri": URI, "mirror_secs": 0.1, "grace_secs": LONG_GRACE, **fields}
         job = JobSpec("run", attempt, argv or COUNTING_TRAINING, environment=environment, **fields)
         data = request(job, Bundle((), empty_tar()))
-        answer = self.machine.ask("start", data=data, STORAGE_EMULATOR_HOST=self.bucket.url)
+        answer = self.machine.ask("start", data=data, STORAGE_EMULATOR_HOST=self.bucket.url, **(login or {}))
         assert answer["type"] == protocol.STARTED, answer
         return job.ref
 

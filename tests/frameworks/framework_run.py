@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a training with a framework's own checkpoints, attempt after attempt, each on a machine of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from airflow_tpu.core.run.job import RunRef
+from tests.remote.checkpoint_server import CheckpointServer
+from tests.remote.mirrored_run import MirroredRun
+from tests.remote.vm import Machine, until
+
+TIMEOUT = 400.0  # seconds that the import of a framework never takes, however busy the machine is
+ENDLESS = 1_000_000  # more steps than any training has
+
+
+class FrameworkRun:
+    """One run of a training whose machine can be lost with its disk.
+
+    :param folder: for its machines, each with a home of its own.
+    :param bucket: receives its checkpoints.
+    :param command: of the training.
+    :param login: what the login of a machine finds, for trainings that write to ``gs://`` themselves.
+    """
+
+    def __init__(
+        self, folder: Path, bucket: CheckpointServer, command: tuple[str, ...], login: Mapping[str, str] | None = None
+    ) -> None:
+        folder.mkdir(parents=True)
+        self._folder, self._bucket, self._command, self._login = folder, bucket, command, login
+        self._on: list[MirroredRun] = []
+
+    def start(self, steps: int = ENDLESS, **fields: Any) -> Self:
+        """Start the next attempt on a new machine; it waits after so many steps."""
+        attempt = len(self._on) + 1
+        machine = Machine(self._folder / f"home-{attempt}", sys.executable)
+        self._on.append(MirroredRun(machine, self._bucket, self._folder / "allow"))
+        self._on[-1].count_to(steps)
+        self._on[-1].start(*self._command, attempt=attempt, login=self._login, **fields)
+        return self
+
+    def mirrored(self, step: int) -> None:
+        """Wait until the checkpoint of a step is in the bucket."""
+        until(lambda: self._on[-1].mirror(self._ref).get("last_step") == step, TIMEOUT)
+
+    def saved(self, step: int) -> None:
+        """Wait until the training says that it has saved a step."""
+        until(lambda: self._document("progress").get("step") == step, TIMEOUT)
+
+    def lose_machine(self) -> None:
+        """Kill everything on the machine, and remove its disk."""
+        self._on[-1].machine.kill_all()
+        shutil.rmtree(self._on[-1].machine.home / ".airflow-tpu")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for run in self._on:
+            run.machine.kill_all()
+
+    def ended_as(self, name: str) -> dict[str, Any]:
+        """Wait for the end, which must be a good one; how the training of this name ended."""
+        until((self._on[-1].machine.attempt(self._ref) / "exit.json").exists, TIMEOUT)
+        assert self._on[-1].machine.result(self._ref)["exit_code"] == 0, self.log
+        return self._document(name)
+
+    @property
+    def log(self) -> str:
+        """The log of the newest attempt."""
+        return self._on[-1].machine.log(self._ref).decode(errors="replace")
+
+    @property
+    def _ref(self) -> RunRef:
+        return RunRef("run", len(self._on))
+
+    def _document(self, name: str) -> dict[str, Any]:
+        path = self._on[-1].machine.attempt(self._ref) / "output" / f"{name}.json"
+        document: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
+        return document
