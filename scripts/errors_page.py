@@ -23,7 +23,8 @@ from airflow_tpu.retry import OF_AIRFLOW
 
 WAITS = {
     errors.Retry.NEVER: "no",
-    errors.Retry.SOON: "at once",
+    errors.Retry.AT_ONCE: "at once",
+    errors.Retry.SOON: "after a short pause",
     errors.Retry.LATER: "after a wait",
 }
 

@@ -19,7 +19,8 @@ class Retry(enum.Enum):
     """Whether trying again helps, and when."""
 
     NEVER = "never"  # fails the task
-    SOON = "soon"  # re-creates or re-attaches after a short pause
+    AT_ONCE = "at once"  # replaces what is lost, or resumes: no pause would help
+    SOON = "soon"  # looks or re-attaches after a short pause, in which the cause may pass
     LATER = "later"  # waits first
 
 
@@ -209,7 +210,7 @@ class TPULost(CloudError):
         still there, or while it is not known.
     """
 
-    retry = Retry.SOON
+    retry = Retry.AT_ONCE
 
     def __init__(self, message: str, at: datetime | None = None, *, consequence: str = "") -> None:
         self.at = at
@@ -267,13 +268,13 @@ class ProtocolMismatch(RemoteError):
 class AcceleratorMissing(RemoteError):
     """Exit 69: the promised TPU is missing or did not initialise; or a process that is not of the run holds it."""
 
-    retry = Retry.SOON
+    retry = Retry.AT_ONCE
 
 
 class RunInterrupted(RemoteError):
     """The run was stopped from outside; a checkpoint may exist."""
 
-    retry = Retry.SOON
+    retry = Retry.SOON  # what stopped it may be taking the machine as well
 
 
 class StorageUnreachable(RemoteError):
@@ -291,7 +292,7 @@ class SourceUnreachable(RemoteError):
 class RunStalled(RemoteError):
     """No progress for too long."""
 
-    retry = Retry.SOON
+    retry = Retry.AT_ONCE
 
 
 class RunStopped(RemoteError):

@@ -101,7 +101,8 @@ def _habits() -> dict[str, dict[str, Any]]:
             settings.DEFAULT_INLINE_SECONDS,
         ),
         "retry_seconds": _option(
-            "Seconds before a retry that may help at once; twenty times as long for capacity and quota.",
+            "Seconds before a retry that may soon help: one at most after a loss of the TPU, twenty times as long "
+            "for capacity and quota.",
             "30",
             settings.DEFAULT_RETRY_SECONDS,
         ),

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _LATER = 20
 """How many times the usual delay a retry waits for capacity, quota and rate limits: five minutes."""
 
+_AT_ONCE = 1.0
+"""Seconds before a retry that no pause helps, at most: Airflow's scheduler looks about as often."""
+
 _BUGS = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, SyntaxError, TypeError)
 
 _INTERRUPTED = "the wait was interrupted; the next try re-attaches"
@@ -146,5 +149,6 @@ def _rule(kind: type[errors.TPUError]) -> RetryRule:
 
 
 def _delay(retry: errors.Retry) -> timedelta:
-    factor = _LATER if retry is errors.Retry.LATER else 1
-    return timedelta(seconds=settings.retry_seconds() * factor)
+    usual = settings.retry_seconds()
+    seconds = {errors.Retry.AT_ONCE: min(_AT_ONCE, usual), errors.Retry.LATER: usual * _LATER}
+    return timedelta(seconds=seconds.get(retry, usual))

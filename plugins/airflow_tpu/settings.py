@@ -109,9 +109,10 @@ def event_hold_seconds() -> float:
 
 
 def retry_seconds() -> float:
-    """Return how long a task waits before a retry that may help at once: option ``retry_seconds``, 15 by default.
+    """Return how long a task waits before a retry that may soon help: option ``retry_seconds``, 15 by default.
 
-    Where waiting helps (no capacity, quota in use, rate limits) it waits twenty times as long.
+    Where only waiting helps (no capacity, quota in use, rate limits) it waits twenty times as long, after a loss, which
+    no waiting undoes, a second.
     """
     return _seconds("retry_seconds", DEFAULT_RETRY_SECONDS)
 

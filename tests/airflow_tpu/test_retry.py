@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from airflow.sdk import ExceptionRetryPolicy, RetryAction
 from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralError, TaskDeferralTimeout
@@ -24,6 +26,23 @@ def test_every_class_is_decided_by_its_own_mark(kind: type[errors.TPUError]) -> 
     expected = RetryAction.FAIL if kind.retry is errors.Retry.NEVER else RetryAction.RETRY
     assert decision.action is expected
     assert kind.__name__ in str(decision.reason)
+
+
+@pytest.mark.parametrize("retry", [mark for mark in errors.Retry if mark is not errors.Retry.NEVER])
+def test_mark_decides_how_long_a_retry_waits(retry: errors.Retry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss is replaced after a second, what passes is tried again after the usual delay, capacity after minutes."""
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS", "15")
+    kinds = [kind for kind in leaves() if kind.retry is retry]
+    found = {retry_policy().evaluate(make(kind), try_number=1, max_tries=5).retry_delay for kind in kinds}
+    waits = {errors.Retry.AT_ONCE: 1, errors.Retry.SOON: 15, errors.Retry.LATER: 300}
+    assert found == {timedelta(seconds=waits[retry])}
+
+
+@pytest.mark.parametrize("kind", [errors.TPUPreempted, errors.HostLost, errors.RunStalled, errors.AcceleratorMissing])
+def test_loss_is_not_waited_for(kind: type[errors.TPUError]) -> None:
+    """What has to be replaced comes back by no waiting; a stopped TPU only by a person."""
+    assert kind.retry is errors.Retry.AT_ONCE
+    assert errors.TPUStopped.retry is errors.Retry.NEVER
 
 
 class Store(dict[str, object]):

@@ -83,7 +83,7 @@ def test_a_run_that_hangs_is_stopped(machine: Machine) -> None:
     assert result["stalled_secs"] >= 0.6
     error = classify_exit(RunResult.from_json(result))
     assert isinstance(error, RunStalled)
-    assert (error.retry, error.budget) == (Retry.SOON, Budget.INFRASTRUCTURE)
+    assert (error.retry, error.budget) == (Retry.AT_ONCE, Budget.INFRASTRUCTURE)
     assert f"neither the log ({result['log_size']} bytes) nor progress.json nor any file" in str(error)
 
 
