@@ -146,6 +146,22 @@ class TPUClient:
         request = operations_pb2.GetOperationRequest(name=name)
         return to_operation_view(await self.calls.call(self.calls.client.get_operation, name, request=request))
 
+    async def operations(self, zone: str) -> Listing[OperationView]:
+        """Every operation of a zone that the API still knows, those of other users included."""
+        from google.longrunning import operations_pb2
+
+        found: list[OperationView] = []
+        token = ""
+        while True:
+            request = operations_pb2.ListOperationsRequest(
+                name=self.calls.parent(zone), page_size=1000, page_token=token
+            )
+            page = await self.calls.call(self.calls.client.list_operations, "list", request=request)
+            found.extend(map(to_operation_view, page.operations))
+            token = page.next_page_token
+            if not token:
+                return Listing(tuple(found))
+
     async def host_keys(self, name: ResourceName) -> dict[int, str]:
         """SSH host key of each worker, as its guest attributes publish it.
 

@@ -8,22 +8,26 @@ fetch that is under way; only otherwise is the API called.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from airflow_tpu.errors import TPUError, TransientError
+from airflow_tpu.core.tpu.resource_name import zone_of
+from airflow_tpu.errors import AccessDenied, TPUError, TransientError
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials
 
     from airflow_tpu.clients.tpu_api import TPUClient
     from airflow_tpu.clients.tpu_calls import Listing
+    from airflow_tpu.clients.tpu_messages import OperationView
     from airflow_tpu.core.tpu.resource_name import ResourceName
     from airflow_tpu.core.tpu.spec import QueuedView, TPUView
 
 V = TypeVar("V")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,26 @@ async def queued_resources(client: TPUClient, zone: str, fresh: Fresh) -> dict[R
     shared = _shared(client, "queued", zone)
     found: Listing[QueuedView] = await _known(shared, lambda: client.queued_resources(zone), fresh)
     return {item.name: item for item in _reached(found, zone)}
+
+
+async def operation(client: TPUClient, name: str, fresh: Fresh) -> OperationView | None:
+    """One operation, from the list of its zone; None if that has not got it: new, forgotten, or none of ours to list.
+
+    :param name: full name of the operation.
+    """
+    parent, _, number = name.rpartition("/operations/")
+    zone = zone_of(parent)
+
+    async def by_number() -> dict[str, OperationView]:
+        try:
+            found = await client.operations(zone)
+        except AccessDenied as error:
+            log.debug("the operations of %s cannot be listed, each is asked for by its name: %s", zone, error)
+            return {}
+        return {item.name.rpartition("/")[2]: item for item in found.items}
+
+    known: dict[str, OperationView] = await _shared(client, "operations", zone).get(by_number, fresh)
+    return known.get(number)
 
 
 async def everything(client: TPUClient, fresh: Fresh) -> tuple[Listing[TPUView], Listing[QueuedView]]:

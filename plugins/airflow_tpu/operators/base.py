@@ -49,7 +49,7 @@ class CloudTPUBaseOperator(ReportingOperator):
     :param impersonation_chain: service account to impersonate, empty for none (templated).
     :param deferrable: wait in the triggerer, whatever ``[operators] default_deferrable`` says (a training holds a
         worker slot for days otherwise); False waits in the worker, with the same behaviour.
-    :param poll_interval: seconds between two looks at the API.
+    :param poll_interval: seconds between two looks at the API; all waits of a process share them, for each zone.
     :param session: name of the session whose TPU it uses; :func:`airflow_tpu.task_groups.tpu_session` gives it in its
         *arguments*. Empty for the session without a name.
     """
@@ -67,7 +67,7 @@ class CloudTPUBaseOperator(ReportingOperator):
         ssh_conn_id: str = "tpu_ssh_default",
         impersonation_chain: str = "",
         deferrable: bool = True,
-        poll_interval: float = 15.0,
+        poll_interval: float = 3.0,
         session: str = "",
         **kwargs: Any,
     ) -> None:

@@ -8,22 +8,27 @@ from collections import Counter
 
 import pytest
 from google.auth.credentials import AnonymousCredentials
+from google.cloud import tpu_v2
 
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.clients.tpu_calls import APIEndpoint, Listing
 from airflow_tpu.clients.tpu_list_cache import Fresh, nodes
 from airflow_tpu.core.tpu.resource_name import ResourceName, node_name
 from airflow_tpu.core.tpu.spec import TPUView
-from airflow_tpu.errors import RateLimited, TransientError
+from airflow_tpu.errors import RateLimited, StockOut, TransientError
 from airflow_tpu.lifecycle.training.follow import LAST_WORDS, WATCH_POLL
 from airflow_tpu.lifecycle.waits.polling import PollPolicy
 from airflow_tpu.lifecycle.waits.ready import until_ready
-from airflow_tpu.lifecycle.waits.target import target_of
+from airflow_tpu.lifecycle.waits.target import Target, target_of
+from localcloud.rules.settings import Latencies
 from localcloud.testing import eventually_async
-from tests.airflow_tpu.cloud_env import KEY, ZONE, CloudEnv, poll_policy
+from tests.airflow_tpu.cloud_env import KEY, PARENT, ZONE, CloudEnv, poll_policy
+from tests.airflow_tpu.conftest import Open
 
 POLL = 0.4
 LISTS = ("ListNodes", "ListQueuedResources")
+OPERATIONS = "Operations/ListOperations"
+STOCK_OUT = 'There is no more capacity in the zone "us-central1-f"'
 
 
 def calls(env: CloudEnv) -> Counter[str]:
@@ -60,11 +65,53 @@ async def test_lists_are_shared_by_all_waits_of_a_zone(env: CloudEnv, client: TP
     found, polls = await listed(env, 5)
     # A list is taken by everybody while it is younger than three quarters of a poll.
     assert all(found[method] <= polls / 0.75 + 2 for method in LISTS), (found, polls)
-    assert set(found) <= {*LISTS, "GetOperation"}
+    assert set(found) <= {*LISTS, OPERATIONS}
     assert not any(task.done() for task in waiting)
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def created(env: CloudEnv, node_id: str) -> Target:
+    """Ask for a node, past the product; it stays CREATING."""
+    node = {"accelerator_type": "v2-8", "runtime_version": "tpu-ubuntu2204-base"}
+    request = tpu_v2.CreateNodeRequest(parent=PARENT, node_id=node_id, node=node)
+    operation = env.cloud.call(lambda: env.cloud.cloud.service.methods["Tpu/CreateNode"](request))
+    return Target(node_name("local-project", ZONE, node_id), operation=str(operation.name))
+
+
+async def arriving(env: CloudEnv, target: Target) -> None:
+    """A wait for a node, with a client of its own."""
+    async with env.client() as client:
+        await until_ready(client, target, PollPolicy(POLL, poll_policy(600.0).until))
+
+
+@pytest.mark.parametrize("nodes", [1, 20])
+async def test_creates_are_followed_by_one_list(open_env: Open, nodes: int) -> None:
+    """Twenty nodes that are being created are followed by as many calls as one, and by none of its own for any."""
+    env = open_env(latencies=Latencies(creating=600.0))
+    targets = [created(env, f"node-{number}") for number in range(nodes)]
+    before = calls(env)
+    waiting = [asyncio.create_task(arriving(env, target)) for target in targets]
+    await listed(env, 5)
+    found = calls(env) - before
+    assert set(found) == {"ListNodes", OPERATIONS}
+    assert found[OPERATIONS] == 1
+    assert not any(task.done() for task in waiting)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_operations_that_may_not_be_listed_are_asked_for_by_name(env: CloudEnv, client: TPUClient) -> None:
+    """An account without the right to list them still learns of a create that has failed."""
+    env.cloud.add_fault("tpu.call", {"method": "ListOperations"}, times=1000, action="error", code=7)
+    env.cloud.add_fault("tpu.operation", {"verb": "create"}, code=8, message=STOCK_OUT)
+    with pytest.raises(StockOut):
+        await until_ready(client, await env.ensure(client), poll_policy())
+    made = calls(env)
+    assert made[OPERATIONS] > 0
+    assert made["Operations/GetOperation"] > 1  # one look more than the one by which no loss is believed from a list
 
 
 def nth_node(number: int) -> ResourceName:

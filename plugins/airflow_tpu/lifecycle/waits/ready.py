@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OPERATION_POLL = 30.0
-"""Seconds between two looks at the operation of a node that is on its way."""
+"""Seconds between two looks at the operation of a node that is on its way; all waits of a zone share them."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class _Look:
         self._target = target
         self._fresh = fresh
         self._operation: OperationView | None = None
-        self._asked_at = float("-inf")
+        self._asked_at = asyncio.get_running_loop().time()
 
     async def judged(self, by_name: bool = False) -> Readiness:
         """One look; a loss or a success is not believed from a list alone, which may be some seconds old.
@@ -122,7 +122,18 @@ class _Look:
             queued = (await tpu_list_cache.queued_resources(self._client, zone, self._fresh)).get(self._target.queued)
         # While the node is on its way its operation has nothing to tell, unless it has failed: that may take a minute.
         on_its_way = queued is not None or (node is not None and node.phase is Phase.PENDING)
-        return await self._sighting(node, queued, _OPERATION_POLL if on_its_way else 0.0)
+        if self._target.operation and (node is None or node.phase is not Phase.USABLE):
+            await self._look_at_operation(_OPERATION_POLL if on_its_way else 0.0)
+        return self._sighting(node, queued)
+
+    async def _look_at_operation(self, pause: float) -> None:
+        """Read it from the list that all waits share; by its name, and not more often than that, if it is not there."""
+        fresh = Fresh(pause) if pause else self._fresh
+        listed = await tpu_list_cache.operation(self._client, self._target.operation, fresh)
+        if listed is not None:
+            self._operation = listed
+        elif asyncio.get_running_loop().time() - self._asked_at >= pause:
+            await self._ask_for_operation()
 
     async def _asked(self) -> Sighting:
         node = await _known(self._client.node(self._target.node))
@@ -130,12 +141,15 @@ class _Look:
         queued = None
         if self._target.is_queued and not usable:
             queued = await _known(self._client.queued_resource(self._target.queued))
-        return await self._sighting(node, queued, 0.0)
+        if self._target.operation:
+            await self._ask_for_operation()
+        return self._sighting(node, queued)
 
-    async def _sighting(self, node: TPUView | None, queued: QueuedView | None, operation_poll: float) -> Sighting:
-        now = asyncio.get_running_loop().time()
-        if self._target.operation and now - self._asked_at >= operation_poll:
-            self._operation, self._asked_at = await _known(self._client.operation(self._target.operation)), now
+    async def _ask_for_operation(self) -> None:
+        self._asked_at = asyncio.get_running_loop().time()
+        self._operation = await _known(self._client.operation(self._target.operation))
+
+    def _sighting(self, node: TPUView | None, queued: QueuedView | None) -> Sighting:
         operation = self._operation
         return Sighting(
             node=node,
