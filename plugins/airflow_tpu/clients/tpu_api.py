@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.clock import WALL, Clock
-from airflow_tpu.clients.tpu_calls import APIEndpoint, Listing, TPUCalls, connect
+from airflow_tpu.clients.tpu_calls import APIEndpoint, Listing, TPUCalls
 from airflow_tpu.clients.tpu_messages import (
     OperationView,
     Stamp,
@@ -49,7 +49,7 @@ class TPUClient:
         self.calls = TPUCalls(endpoint, timing or CallTiming())
 
     async def __aenter__(self) -> TPUClient:
-        self.calls.open(connect(self.endpoint))
+        self.calls.open()
         return self
 
     async def __aexit__(self, *_exc: object) -> None:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 from airflow_tpu.clients.tpu_messages import OperationView, to_operation_view
 from airflow_tpu.clients.tpu_retry import CallTiming, refused_tokens, retries, translated
@@ -35,6 +37,16 @@ class APIEndpoint:
     credentials: Credentials = field(repr=False)
     address: str = ""
     insecure: bool = False
+
+    @property
+    def account(self) -> tuple[str, ...]:
+        """Where and as whom is asked: each hook has credentials of its own, two of one connection ask as the same."""
+        credentials = self.credentials
+        email = str(getattr(credentials, "service_account_email", "") or "")
+        key = str(getattr(getattr(credentials, "signer", None), "key_id", "") or "")
+        refresh = str(hash(getattr(credentials, "refresh_token", None)))
+        kind = type(credentials).__qualname__
+        return self.project_id, self.address, str(self.insecure), kind, email, key, refresh
 
 
 @dataclass(frozen=True)
@@ -68,8 +80,23 @@ def connect(endpoint: APIEndpoint) -> tpu_v2.TpuAsyncClient:
     )
 
 
+@dataclass
+class _Shared:
+    """Google's client, and how many use it."""
+
+    client: tpu_v2.TpuAsyncClient
+    users: int = 0
+
+
+# A channel belongs to the event loop in which it was opened; it goes with it.
+_CLIENTS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, ...], _Shared]] = WeakKeyDictionary()
+
+
 class TPUCalls:
     """Knows endpoint, bounds and errors of a call, and nothing of what is called.
+
+    All of an event loop that ask as the same account share one client of Google's, with its channel and its access
+    token: a client has 60 kB, and a triggerer follows hundreds of runs.
 
     :param endpoint: address and credentials of the API.
     :param timing: bounds of each call.
@@ -78,23 +105,38 @@ class TPUCalls:
     def __init__(self, endpoint: APIEndpoint, timing: CallTiming) -> None:
         self.endpoint = endpoint
         self.timing = timing
-        self._client: tpu_v2.TpuAsyncClient | None = None
+        self._shared: _Shared | None = None
 
-    def open(self, client: tpu_v2.TpuAsyncClient) -> None:
-        """Make calls through Google's client from now on."""
-        self._client = client
+    def open(self, own: tpu_v2.TpuAsyncClient | None = None) -> None:
+        """Make calls through Google's client from now on; close it in the same event loop.
+
+        :param own: a client that nobody else uses; None: the one that the account has in this loop.
+        """
+        clients = _CLIENTS.setdefault(asyncio.get_running_loop(), {})
+        key = self.endpoint.account
+        if own is None and key not in clients:
+            clients[key] = _Shared(connect(self.endpoint))
+        self._shared = clients[key] if own is None else _Shared(own)
+        self._shared.users += 1
 
     async def close(self) -> None:
-        """Close the channel; harmless if it was never opened."""
-        if self._client is not None:
-            await self._client.transport.close()
+        """Close the channel, if nobody else uses it; harmless if it was never opened."""
+        shared, self._shared = self._shared, None
+        if shared is None:
+            return
+        shared.users -= 1
+        clients = _CLIENTS.get(asyncio.get_running_loop(), {})
+        if shared.users == 0:
+            if clients.get(self.endpoint.account) is shared:
+                del clients[self.endpoint.account]
+            await shared.client.transport.close()
 
     @property
     def client(self) -> tpu_v2.TpuAsyncClient:
         """Google's client; only while it is open."""
-        if self._client is None:
+        if self._shared is None:
             raise RuntimeError("TPUClient is used outside of 'async with'")
-        return self._client
+        return self._shared.client
 
     def parent(self, zone: str = "-") -> str:
         """``projects/P/locations/ZONE``; ``-`` stands for every zone."""

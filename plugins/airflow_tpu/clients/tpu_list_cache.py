@@ -18,8 +18,6 @@ from airflow_tpu.core.tpu.resource_name import zone_of
 from airflow_tpu.errors import AccessDenied, TPUError, TransientError
 
 if TYPE_CHECKING:
-    from google.auth.credentials import Credentials
-
     from airflow_tpu.clients.tpu_api import TPUClient
     from airflow_tpu.clients.tpu_calls import Listing
     from airflow_tpu.clients.tpu_messages import OperationView
@@ -108,15 +106,7 @@ async def shared(key: tuple[str, ...], fetch: Callable[[], Awaitable[V]], fresh:
 
 def _shared(client: TPUClient, kind: str, zone: str) -> _Shared[Any]:
     lists = _LISTS.setdefault(asyncio.get_running_loop(), {})
-    endpoint = client.endpoint
-    key = (kind, zone, endpoint.project_id, endpoint.address, *_account(endpoint.credentials))
-    return lists.setdefault(key, _Shared())
-
-
-def _account(credentials: Credentials) -> tuple[str, ...]:
-    """Who asks: each hook has credentials of its own, two of the same connection ask as the same one."""
-    email = str(getattr(credentials, "service_account_email", "") or "")
-    return type(credentials).__qualname__, email, str(hash(getattr(credentials, "refresh_token", None)))
+    return lists.setdefault((kind, zone, *client.endpoint.account), _Shared())
 
 
 async def _known(shared: _Shared[Listing[V]], fetch: Callable[[], Awaitable[Listing[V]]], fresh: Fresh) -> Listing[V]:

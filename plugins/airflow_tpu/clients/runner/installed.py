@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from airflow_tpu.errors import ProtocolMismatch
 from airflow_tpu.settings import remote_dir
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from airflow_tpu.clients.runner.connection import WorkerConnection
     from airflow_tpu.core.run.job import RunRef
 
@@ -110,7 +113,7 @@ class InstalledRunner:
         return answer
 
     async def _install(self) -> str:
-        archive = self._archive or RunnerArchive.build(remote_dir())
+        archive = self._archive or _packed(remote_dir())
         script = _INSTALL.format(home=_HOME_DIR, digest=archive.digest)
         done = await self._connection.execute(f"sh -c {shlex.quote(script)}", archive.data, "installing the runner")
         if done.status != 0 and done.output.strip():  # the script itself writes nothing there
@@ -118,3 +121,9 @@ class InstalledRunner:
         if done.status != 0:
             raise ProtocolMismatch(f"{self._connection.address}: the runner could not be installed: {done.complaint}")
         return f"{_HOME_DIR}/{archive.digest}"
+
+
+@functools.lru_cache(maxsize=1)
+def _packed(remote: Path) -> RunnerArchive:
+    """The runner as this process has first seen it: a triggerer packs it once, not for every run that it follows."""
+    return RunnerArchive.build(remote)
