@@ -30,7 +30,7 @@ from typing import BinaryIO, List, Optional
 
 import protocol
 
-from machine import deadline, heartbeat
+from machine import contact, deadline
 from machine.run_dir import RunDir
 
 _HELPERS = ("restore", "install", "smoke", "mirror", "guard")
@@ -92,7 +92,7 @@ def _dispatch(options: argparse.Namespace) -> None:
 
 def _serve(options: argparse.Namespace, run: RunDir, out: BinaryIO) -> None:
     run.check_version()
-    heartbeat.record(run)
+    contact.record(run)
     if options.command == "follow":
         from commands.follow import LogStreamer
 
@@ -108,7 +108,7 @@ def _serve(options: argparse.Namespace, run: RunDir, out: BinaryIO) -> None:
     elif options.command == "push":
         from commands.push import push
 
-        push(run, options.to, out, lambda: heartbeat.record(run))
+        push(run, options.to, out, lambda: contact.record(run))
     elif options.command == "extend":
         out.write(protocol.encode(protocol.EXTENDED, deadline=deadline.extend(run, options.deadline)))
 

@@ -10,21 +10,23 @@ from google.cloud.tpu_v2.types import Node, QueuedResourceState
 N = Node.State
 Q = QueuedResourceState.State
 
-_LOST = {N.PREEMPTED, N.TERMINATED}
-_FROM_READY = {N.RESTARTING, N.REIMAGING, N.REPAIRING, N.STOPPING, N.HIDING, N.UNKNOWN, *_LOST}
+LOST = frozenset({N.PREEMPTED, N.TERMINATED})
+"""States in which a node has been taken away: only a delete follows."""
+
+_FROM_READY = {N.RESTARTING, N.REIMAGING, N.REPAIRING, N.STOPPING, N.HIDING, N.UNKNOWN, *LOST}
 
 #: Every node may be deleted from every state, hence DELETING is added to each row below.
 NODE: Mapping[int, frozenset[int]] = {
     state: frozenset({N.DELETING, *following})
     for state, following in {
-        N.CREATING: {N.READY, *_LOST},
+        N.CREATING: {N.READY, *LOST},
         N.READY: _FROM_READY,
-        N.RESTARTING: {N.READY, *_LOST},
-        N.REIMAGING: {N.READY, *_LOST},
-        N.REPAIRING: {N.READY, N.UNKNOWN, *_LOST},
+        N.RESTARTING: {N.READY, *LOST},
+        N.REIMAGING: {N.READY, *LOST},
+        N.REPAIRING: {N.READY, N.UNKNOWN, *LOST},
         N.STOPPING: {N.STOPPED},
         N.STOPPED: {N.STARTING},
-        N.STARTING: {N.READY, *_LOST},
+        N.STARTING: {N.READY, *LOST},
         N.HIDING: {N.HIDDEN},
         N.HIDDEN: {N.UNHIDING},
         N.UNHIDING: {N.READY},

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import protocol
 
-from machine import heartbeat, state
+from machine import contact, state
 from machine.run_dir import RunDir
 
 _FIRST_TICK_SECS = 0.05  # short runs end soon; the tick doubles up to the coalescing time
@@ -104,7 +104,7 @@ class LogStreamer:
             lines = (self._buffer + received).split(b"\n")
             self._buffer = lines.pop()
             if lines:
-                heartbeat.record(self._run)
+                contact.record(self._run)
                 self._note(max(self._acknowledged(line) for line in lines))
 
     @staticmethod

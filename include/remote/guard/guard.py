@@ -19,7 +19,7 @@ from commands.push import push
 from commands.stop import stop
 from gcs.requests import RequestFailed
 from guard import own_node
-from machine import deadline, heartbeat
+from machine import contact, deadline
 from machine.run_dir import RunDir
 
 _LONGEST_SLEEP_SECS = 60.0  # the deadline may be put off, and the clock be set
@@ -76,19 +76,19 @@ class Guard:
         end = deadline.current(self._run, self._job)
         if end is None:
             return time.time() + _LONGEST_SLEEP_SECS
-        return max(max(end, heartbeat.last(self._run)) + self._abandon, self._not_before)
+        return max(max(end, contact.last(self._run)) + self._abandon, self._not_before)
 
     def _give_back(self) -> bool:
         """Stop the run, upload its output, delete the TPU; return whether this machine is going down."""
         began = time.time()
-        quiet = began - heartbeat.last(self._run)
+        quiet = began - contact.last(self._run)
         text = (
             "deadline passed and no contact with Airflow for %.0f s: uploading the output and the log, then deleting %s"
         )
         self._log(text % (quiet, self._job["own_resource"]))
         stop(self._run, float(self._job.get("grace_secs", protocol.GRACE_SECS)))
         self._push()
-        if heartbeat.last(self._run) > began:
+        if contact.last(self._run) > began:
             self._log("Airflow is back: keeping the TPU, Airflow deletes it")
             return False
         return self._delete_tpu()

@@ -13,9 +13,10 @@ from localcloud.tpu_state.nodes.boot import NodeBoot
 from localcloud.tpu_state.nodes.record import NodeRecord
 from localcloud.tpu_state.nodes.registry import NodeRegistry, Transition
 from localcloud.tpu_state.nodes.shutdown import NodeShutdown
+from localcloud.tpu_state.transitions import LOST
 
 _MAINTENANCE_SECONDS = 1.0
-_ENDED = frozenset({Node.State.PREEMPTED, Node.State.TERMINATED, Node.State.DELETING, Node.State.STOPPED})
+_ENDED = LOST | {Node.State.DELETING, Node.State.STOPPED}
 
 
 class NodeFaults:

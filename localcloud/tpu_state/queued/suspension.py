@@ -17,8 +17,9 @@ from localcloud.tpu_state.nodes.registry import NodeRegistry, Transition
 from localcloud.tpu_state.nodes.shutdown import NodeShutdown
 from localcloud.tpu_state.queued.record import Initiator, QueuedRecord, State
 from localcloud.tpu_state.queued.registry import QueuedRegistry
+from localcloud.tpu_state.transitions import LOST
 
-_NODE_LOST = frozenset({Node.State.PREEMPTED, Node.State.TERMINATED, Node.State.DELETING})
+_NODE_LOST = LOST | {Node.State.DELETING}
 
 
 class QueuedSuspension:
