@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first command of a line for a shell that starts code of the project: nothing before it can have made a file."""
 
 from __future__ import annotations
