@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Count the calls of the TPU API in a minute in which nodes are being created, each awaited by a trigger's own wait.
 
 Run ``python benchmarks/creating_calls.py [--poll 3] [1 10 100 500]``. The local cloud is in this process, and its nodes

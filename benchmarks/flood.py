@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training of in_airflow.py: lines of 100 bytes as fast as they can be printed, and then the instant of the end.
 
 Argument: how many bytes.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure what a followed run costs a triggerer: memory, CPU seconds.
 
 Run ``python benchmarks/followed_memory.py [--runs 100]``. The local cloud and one TPU VM are in another process; in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure in a whole Airflow what no process alone can show: how long a TPU is held, how soon a lost one is replaced.
 
 Run ``python benchmarks/in_airflow.py [held] [preempted] [flood]``; without a name it measures all of them. It starts

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many runs in one process: they share one client of Google's, and no run takes it away from another."""
 
 from __future__ import annotations
