@@ -9,27 +9,33 @@ search need none.
 from __future__ import annotations
 
 import ast
+import os
+import re
+import runpy
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "plugins"))
+sys.path[:0] = [str(ROOT / "plugins"), str(Path(__file__).parent)]
+# Airflow writes its settings where it is imported first: not into the reader's home.
+_HOME = tempfile.TemporaryDirectory(prefix="airflow-tpu-site-")
+os.environ.update(AIRFLOW_HOME=_HOME.name, AIRFLOW__AIRFLOW_TPU__GRANT="local.yaml")
 
 project = "Airflow TPU"
+release = runpy.run_path(str(ROOT / "plugins/airflow_tpu/__init__.py"))["__version__"]
 copyright = ""
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 include_patterns = ["docs/**.md", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "include/**.md"]
 include_patterns += ["localcloud/**.md", "docker/**.md", "benchmarks/**.md"]
 exclude_patterns = ["**/.venv/**", "build/**"]
 root_doc = "docs/index"
-html_theme = "alabaster"
-html_theme_options = {
-    "description": "Train on free Cloud TPUs from Airflow",
-    "fixed_sidebar": True,
-    "page_width": "72em",
-}
+html_theme_path = ["."]
+html_theme = "tpu"
+html_title = "Airflow TPU"
 html_show_copyright = False
+html_favicon = "../../plugins/airflow_tpu/ui/static/icon.svg"
 html_copy_source = False
 myst_heading_anchors = 4
 autodoc_typehints = "description"
@@ -51,13 +57,38 @@ def gallery() -> str:
 def _example(path: Path) -> str:
     name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
     said = ast.get_docstring(ast.parse(text)) or ""
-    shown = (
-        f"\n![](../{path.with_suffix('.png').relative_to(ROOT).as_posix()})\n"
-        if path.with_suffix(".png").is_file()
-        else ""
-    )
-    code = f"```{{literalinclude}} ../{name}\n:language: python\n:caption: {name}\n```\n"
-    return f"## {path.stem}\n\n{said}\n{shown}\n{code}"
+    code = f'```{{literalinclude}} ../{name}\n:language: python\n:caption: {name}\n:start-at: \'"""\'\n```\n'
+    return f"## {path.stem}\n\n{said}\n\n{pictures(path)}\n{code}"
+
+
+def pictures(path: Path) -> str:
+    """Draw the DAGs of a file: a box with a frame of dashes is a setup or teardown, a coloured one needs the TPU."""
+    from airflow.sdk import DAG
+
+    found = runpy.run_path(str(path))
+    return "\n".join(_raw(_picture(dag)) for dag in {id(v): v for v in found.values() if isinstance(v, DAG)}.values())
+
+
+def _picture(dag: Any) -> str:
+    from graph import svg
+
+    edges = {task.task_id: set(task.downstream_task_ids) for task in dag.topological_sort()}
+    labels = {name: f"{name} [ ]" for name in edges if dag.task_dict[name].is_mapped or _in_mapped_group(dag, name)}
+    styles = {name: _style(dag.task_dict[name]) for name in edges}
+    return svg(edges, f"tasks of {dag.dag_id}, in their order: {', '.join(edges)}", labels, styles)
+
+
+def _in_mapped_group(dag: Any, name: str) -> bool:
+    return dag.task_dict[name].get_closest_mapped_task_group() is not None
+
+
+def _style(task: Any) -> str:
+    frame = "frame" if task.is_setup or task.is_teardown else ""
+    return f"{frame} tpu" if task.task_type.startswith("CloudTPUTrain") else frame
+
+
+def _raw(html: str) -> str:
+    return f"```{{raw}} html\n{html}\n```\n"
 
 
 def reference() -> str:
@@ -77,15 +108,22 @@ def _autodoc(directive: str, name: str, *options: str) -> str:
 MADE = {"docs/gallery": gallery, "docs/reference": reference}
 
 
+FLOWCHART = re.compile(r"```mermaid\nflowchart LR\n(.*?)```\n", re.DOTALL)
+
+
+def _drawn(match: re.Match[str]) -> str:
+    from graph import from_text, svg
+
+    edges, labels = from_text(match[1].strip().splitlines())
+    return _raw(svg(edges, f"in this order: {', '.join(edges)}", labels, {}))
+
+
 def _add(_app: Any, name: str, source: list[str]) -> None:
+    source[0] = FLOWCHART.sub(_drawn, source[0])
     if name in MADE:
         source[0] += "\n" + MADE[name]()
 
 
 def setup(app: Any) -> None:
     """Let Sphinx call what makes pages from the code."""
-    from pygments.lexers.special import TextLexer
-    from sphinx.highlighting import lexers
-
-    lexers["mermaid"] = TextLexer()
     app.connect("source-read", _add)
