@@ -128,11 +128,12 @@ class Uploader:
     ) -> dict[str, StoredObject]:
         before = one.identity
         elsewhere = {} if one.manifest else _contents(self._twins(one, there))
+        sizes = {size for size, _ in elsewhere}
 
         def upload_file(name: str) -> StoredObject:
             with SourceFile(one.files[name]) as source:
-                source.hash()
-                stored = self._upload_file(source, name, mine, elsewhere.get((source.size, source.md5)))
+                twin = elsewhere.get((source.size, source.md5)) if source.size in sizes else None
+                stored = self._upload_file(source, name, mine, twin)
                 source.check()
             expected = one.checksums.get(name)
             if expected and expected != stored.crc32c:
@@ -187,7 +188,6 @@ class Uploader:
 
 def _hashed(path: Path) -> tuple[int, str]:
     with SourceFile(path) as source:
-        source.hash()
         return source.size, source.md5
 
 

@@ -4,20 +4,24 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import json
 import mimetypes
+import queue
+import threading
 from pathlib import Path
 from typing import Any, BinaryIO, Callable, NamedTuple
 
 import protocol
 
 from gcs.requests import RequestFailed, Storage
-from gcs.source import FileChanged, SourceBytes, SourceFile
+from gcs.source import CHUNK_BYTES, FileChanged, SourceBytes, SourceFile
 from gcs.upload import Bucket, StoredObject, split_uri
 from machine import output_tree, state, working_dir
 from machine.run_dir import RunDir
 
-_AT_ONCE = 8
+_AT_ONCE = 32  # of small files most of the time is spent waiting for the answer
+_LARGE_AT_ONCE = 8  # each of them has three chunks in memory
 _TRIES_IF_CHANGED = 2
 MANIFEST_VERSION = 1
 
@@ -78,6 +82,7 @@ class Destination:
         self.prefix = prefix + "/"
         self._bucket = Bucket(storage, bucket)
         self._known = self._bucket.listing(self.prefix)
+        self._large = threading.BoundedSemaphore(_LARGE_AT_ONCE)
 
     def try_store(self, upload: Upload) -> UploadResult:
         """Upload one file; a failure that concerns this file alone becomes a reason."""
@@ -98,7 +103,6 @@ class Destination:
         :raises FileChanged: if the file is being written to.
         """
         with SourceFile(upload.path, upload.growing) as source:
-            source.hash()
             try:
                 stored = self._upload(upload.name, source)
             except RequestFailed:
@@ -117,7 +121,8 @@ class Destination:
     def _upload(self, relative: str, source: SourceFile) -> StoredObject:
         name = self.prefix + relative
         content_type = mimetypes.guess_type(relative)[0] or "application/octet-stream"
-        stored = self._known[name] = self._bucket.upload(source, name, self._known.get(name), content_type)
+        with self._large if source.size > CHUNK_BYTES else contextlib.nullcontext():
+            stored = self._known[name] = self._bucket.upload(source, name, self._known.get(name), content_type)
         return stored
 
 
@@ -163,22 +168,23 @@ def _uploads(run: RunDir, entries: list[output_tree.OutputFile]) -> list[Upload]
 
 
 def _upload_all(destination: Destination, uploads: list[Upload], progress: ProgressReporter) -> list[UploadResult]:
-    """Upload a few at a time: one after the other is slow, all at once earns 503."""
+    """Upload some at a time: one after the other is slow, all at once earns 503."""
     results: list[UploadResult] = []
+    done: queue.SimpleQueue[concurrent.futures.Future[UploadResult]] = queue.SimpleQueue()
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-        waiting = {pool.submit(destination.try_store, upload) for upload in uploads}
+        futures = [pool.submit(destination.try_store, upload) for upload in uploads]
         try:
-            while waiting:
-                done, waiting = concurrent.futures.wait(
-                    waiting, protocol.HEARTBEAT_SECS, concurrent.futures.FIRST_COMPLETED
-                )
-                for future in done:
-                    results.append(future.result())
-                    progress.send(len(results), len(uploads), results[-1])
-                if not done:
+            for future in futures:
+                future.add_done_callback(done.put)
+            while len(results) < len(uploads):
+                try:
+                    results.append(done.get(timeout=protocol.HEARTBEAT_SECS).result())
+                except queue.Empty:
                     progress.send(len(results), len(uploads), None)
+                else:
+                    progress.send(len(results), len(uploads), results[-1])
         except BaseException:
-            for future in waiting:
+            for future in futures:
                 future.cancel()
             raise
     return sorted(results, key=lambda result: result.upload.name)

@@ -9,11 +9,11 @@ import os
 import random
 import threading
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
-from email.message import Message
-from typing import Any, Callable, NamedTuple
+from typing import Callable, Dict, NoReturn
+
+from gcs.connections import Body, KeptConnections, Response
 
 _GOOGLE = "https://storage.googleapis.com"
 _METADATA_HOST = "metadata.google.internal"
@@ -21,7 +21,6 @@ _ACCOUNT = "/computeMetadata/v1/instance/service-accounts/default"
 # https://cloud.google.com/storage/docs/retry-strategy#retryable, and 408
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 _TRIES = 8  # about 40 s of pauses in all
-_TIMEOUT_SECS = 60.0  # silence of the server, not a whole upload
 
 
 class RequestFailed(RuntimeError):
@@ -38,19 +37,6 @@ class RequestFailed(RuntimeError):
 
 class Unavailable(RequestFailed):
     """No answer, or one that may change: worth another try."""
-
-
-class Response(NamedTuple):
-    """:param body: raw bytes; :meth:`json` reads them."""
-
-    status: int
-    headers: Message
-    body: bytes
-
-    def json(self) -> dict[str, Any]:
-        """Return the body as an object."""
-        document: dict[str, Any] = json.loads(self.body.decode("utf-8"))
-        return document
 
 
 class Backoff:
@@ -87,8 +73,7 @@ class Service:
         self._pause = pause
         self.url = url
         self._token = None if local else Token()
-        # A proxy for the internet does not lead to an emulator on this machine.
-        self._opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if local else []))
+        self._connections = KeptConnections(proxied=not local)  # no proxy of the internet leads to this machine
 
     def backoff(self) -> Backoff:
         """Return the counter of a new piece of work."""
@@ -106,38 +91,31 @@ class Service:
             except Unavailable as error:
                 backoff.failed(error)
 
-    def once(self, method: str, url: str, body: bytes = b"", **headers: str) -> Response:
+    def once(self, method: str, url: str, body: Body = b"", **headers: str) -> Response:
         """Make one request. 308 is a response: it says how much of an upload has been stored.
 
+        :param body: bytes, or blocks of bytes together with ``Content_Length``.
         :param headers: with ``_`` for ``-``.
         :raises Unavailable: no answer, or one that may change.
         :raises RequestFailed: any other refusal.
         """
-        request = urllib.request.Request(url, data=body or None, method=method)  # noqa: S310 - checked above
-        for name, value in headers.items():
-            request.add_header(name.replace("_", "-"), value)
+        sent: Dict[str, str] = {name.replace("_", "-"): value for name, value in headers.items()}
         if self._token is not None:
-            request.add_header("Authorization", "Bearer " + self._token.value())
+            sent["Authorization"] = "Bearer " + self._token.value()
         if method in ("POST", "PUT") and not body:
-            request.add_header("Content-Length", "0")
+            sent["Content-Length"] = "0"
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_SECS) as response:
-                return Response(response.status, response.headers, response.read())
-        except urllib.error.HTTPError as error:
-            return self._refused(error)
+            response = self._connections.exchange(method, url, body, sent)
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(0, "no answer from %s: %s" % (urllib.parse.urlsplit(url).netloc, error)) from error
+        return response if response.status < 300 or response.status == 308 else self._refused(response)
 
-    def _refused(self, error: urllib.error.HTTPError) -> Response:
-        with error:
-            body = _rest(error)
-        if error.code == 308:
-            return Response(308, error.headers, body)
-        if error.code == 401 and self._token is not None:
+    def _refused(self, response: Response) -> NoReturn:
+        if response.status == 401 and self._token is not None:
             self._token.forget()
-            raise Unavailable(401, _message(body))
-        kind = Unavailable if error.code in _TRANSIENT else RequestFailed
-        raise kind(error.code, _message(body))
+            raise Unavailable(401, _message(response.body))
+        kind = Unavailable if response.status in _TRANSIENT else RequestFailed
+        raise kind(response.status, _message(response.body))
 
 
 class Storage(Service):
@@ -194,13 +172,6 @@ class Token:
             self._expires = time.monotonic() + float(answer["expires_in"]) - 60.0
         except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
             raise Unavailable(0, "no access token from the metadata server: %s" % error) from error
-
-
-def _rest(error: urllib.error.HTTPError) -> bytes:
-    try:
-        return error.read()
-    except (OSError, http.client.HTTPException):
-        return b""
 
 
 def _message(body: bytes) -> str:

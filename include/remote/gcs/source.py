@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import base64
+import concurrent.futures
 import hashlib
 import os
 import stat
 from pathlib import Path
+from typing import Iterator
 
 CHUNK_BYTES = 8 * 1024 * 1024  # a multiple of 256 KiB, as resumable uploads demand
 
@@ -32,8 +34,13 @@ class SourceFile:
         if not stat.S_ISREG(self._before.st_mode):
             self.close()
             raise FileChanged("is no regular file any more")
-        self.size = self._before.st_size
-        self.md5 = ""
+        self._begin(self._before.st_size)
+
+    def _begin(self, size: int) -> None:
+        self.size = size
+        self._first = b""
+        self._digest = hashlib.md5()  # noqa: S324 - the checksum that Cloud Storage verifies; no security rests on it
+        self._hashed = 0
 
     def __enter__(self) -> SourceFile:
         return self
@@ -45,19 +52,46 @@ class SourceFile:
         """Close the file."""
         os.close(self._descriptor)
 
-    def hash(self) -> None:
-        """Read all of it once and set ``md5``."""
-        digest = hashlib.md5()  # noqa: S324 - the checksum that Cloud Storage verifies; no security rests on it
-        for offset in range(0, self.size, CHUNK_BYTES):
-            digest.update(self.read(offset))
-        self.md5 = base64.b64encode(digest.digest()).decode("ascii")
-
-    def read(self, offset: int) -> bytes:
-        """Return the chunk at ``offset``.
+    @property
+    def md5(self) -> str:
+        """MD5 in base64; reads what no upload has read yet.
 
         :raises FileChanged: if the file has become shorter.
         """
-        wanted = min(CHUNK_BYTES, self.size - offset)
+        while self._hashed < self.size:
+            self.read(self._hashed)
+        return base64.b64encode(self._digest.digest()).decode("ascii")
+
+    def read(self, offset: int) -> bytes:
+        """Return the chunk at ``offset``, hashed on the way where it continues what was read before.
+
+        :raises FileChanged: if the file has become shorter.
+        """
+        if offset == 0 and self._first:
+            return self._first
+        data = self._read(offset, min(CHUNK_BYTES, self.size - offset))
+        if offset == self._hashed:
+            self._digest.update(data)
+            self._hashed += len(data)
+        if len(data) == self.size:
+            self._first = data  # a small file is hashed before it is sent, and read once
+        return data
+
+    def blocks(self, offset: int, end: int) -> Iterator[bytes]:
+        """Yield the chunks between two offsets; the next one is read and hashed while one is being sent.
+
+        :raises FileChanged: if the file has become shorter.
+        """
+        with concurrent.futures.ThreadPoolExecutor(1) as ahead:
+            following = ahead.submit(self.read, offset)
+            while offset < end:
+                data = following.result()[: end - offset]
+                offset += len(data)
+                if offset < end:
+                    following = ahead.submit(self.read, offset)
+                yield data
+
+    def _read(self, offset: int, wanted: int) -> bytes:
         data = os.pread(self._descriptor, wanted, offset)
         if len(data) != wanted:
             raise FileChanged("became shorter while it was read")
@@ -78,16 +112,13 @@ class SourceBytes(SourceFile):
 
     def __init__(self, content: bytes) -> None:
         self._content = content
-        self.size = len(content)
-        self.md5 = ""
-        self.hash()
+        self._begin(len(content))
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def read(self, offset: int) -> bytes:
-        """Return the chunk at ``offset``."""
-        return self._content[offset : offset + CHUNK_BYTES]
+    def _read(self, offset: int, wanted: int) -> bytes:
+        return self._content[offset : offset + wanted]
 
     def check(self) -> None:
         """Nothing changes."""

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uploads one file: resumable, verified, and never over something newer.
+"""Uploads one file, verified and never over something newer: a small one in one request, a large one resumable.
 
-https://cloud.google.com/storage/docs/performing-resumable-uploads
+https://cloud.google.com/storage/docs/uploading-objects, .../docs/performing-resumable-uploads
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from gcs.requests import RequestFailed, Response, Storage, Unavailable
-from gcs.source import SourceFile
+from gcs.connections import Response
+from gcs.requests import RequestFailed, Storage, Unavailable
+from gcs.source import CHUNK_BYTES, SourceFile
 
 _SESSIONS = 3
 
@@ -108,7 +110,7 @@ class Bucket:
     def upload(self, source: SourceFile, name: str, known: StoredObject | None, content_type: str) -> StoredObject:
         """Upload a file, unless the bucket has it.
 
-        :param source: the file, hashed.
+        :param source: the file.
         :param name: of the object.
         :param known: the object of that name, None if there was none; any other content there is left alone.
         :param content_type: for people who open it in a browser.
@@ -137,8 +139,17 @@ class Bucket:
         return "%s/storage/v1%s/%s" % (self._storage.url, self._objects, quote(name, safe=""))
 
     def _upload(self, source: SourceFile, name: str, generation: int, content_type: str) -> StoredObject:
+        url = "%s/upload/storage/v1%s?ifGenerationMatch=%d&name=%s" % (
+            self._storage.url,
+            self._objects,
+            generation,
+            quote(name, safe=""),
+        )
+        metadata = {"name": name, "contentType": content_type}
+        if source.size <= CHUNK_BYTES:
+            return self._send_whole(url + "&uploadType=multipart", metadata, source)
         for _ in range(_SESSIONS):
-            session = self._begin(source, name, generation, content_type)
+            session = self._begin(url + "&uploadType=resumable", metadata, source)
             try:
                 return StoredObject.read(self._send(session, source).json())
             except RequestFailed as error:
@@ -146,22 +157,31 @@ class Bucket:
                     raise
         raise RequestFailed(410, "the upload session was lost %d times" % _SESSIONS)
 
-    def _begin(self, source: SourceFile, name: str, generation: int, content_type: str) -> str:
-        query = "uploadType=resumable&ifGenerationMatch=%d&name=%s" % (generation, quote(name, safe=""))
-        url = "%s/upload/storage/v1%s?%s" % (self._storage.url, self._objects, query)
-        metadata = {"name": name, "md5Hash": source.md5, "contentType": content_type}
+    def _send_whole(self, url: str, metadata: dict[str, str], source: SourceFile) -> StoredObject:
+        boundary = uuid.uuid4().hex
+        head = "--%s\r\nContent-Type: application/json\r\n\r\n%s\r\n--%s\r\nContent-Type: %s\r\n\r\n" % (
+            boundary,
+            json.dumps({**metadata, "md5Hash": source.md5}),
+            boundary,
+            metadata["contentType"],
+        )
+        body = b"".join((head.encode("ascii"), source.read(0), b"\r\n--%s--" % boundary.encode("ascii")))
+        kind = "multipart/related; boundary=" + boundary
+        return StoredObject.read(self._storage.request("POST", url, body, Content_Type=kind).json())
+
+    def _begin(self, url: str, metadata: dict[str, str], source: SourceFile) -> str:
         answer = self._storage.request(
             "POST",
             url,
             json.dumps(metadata).encode("ascii"),
             Content_Type="application/json",
             X_Upload_Content_Length=str(source.size),
-            X_Upload_Content_Type=content_type,
+            X_Upload_Content_Type=metadata["contentType"],
         )
         return answer.headers["Location"]
 
     def _send(self, session: str, source: SourceFile) -> Response:
-        """Send chunk after chunk. After a failure ask how much was stored; only failures without progress count."""
+        """Send all of a file. After a failure ask how much was stored; only failures without progress count."""
         backoff = self._storage.backoff()
         offset: int | None = 0
         kept = 0
@@ -182,11 +202,20 @@ class Bucket:
                 backoff.failed(Unavailable(308, "the upload does not get beyond byte %d" % kept))
 
     def _put(self, session: str, source: SourceFile, offset: int | None) -> Response:
-        """Send the chunk at ``offset``; None sends nothing and asks for the offset."""
-        data = b"" if offset is None else source.read(offset)
-        first = offset or 0
-        span = "%d-%d" % (first, first + len(data) - 1) if data else "*"
-        return self._storage.once("PUT", session, data, Content_Range="bytes %s/%d" % (span, source.size))
+        """Send what follows ``offset`` as one stream; None sends nothing and asks for the offset.
+
+        The last chunk is a request of its own, with the checksum of all: it is known when the others have been read.
+        """
+        last = (source.size - 1) // CHUNK_BYTES * CHUNK_BYTES
+        if offset is None or offset == source.size:
+            return self._storage.once("PUT", session, Content_Range="bytes */%d" % source.size)
+        end = last if offset < last else source.size
+        span = "bytes %d-%d/%d" % (offset, end - 1, source.size)
+        if offset < last:
+            blocks = source.blocks(offset, last)
+            return self._storage.once("PUT", session, blocks, Content_Length=str(last - offset), Content_Range=span)
+        data = source.read(offset)
+        return self._storage.once("PUT", session, data, X_Goog_Hash="md5=" + source.md5, Content_Range=span)
 
 
 def _kept(answer: Response) -> int:

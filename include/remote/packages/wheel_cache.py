@@ -85,7 +85,6 @@ class WheelCache:
             listed = self._bucket.entries(self._prefix)
             for path in wheels:
                 with SourceFile(path) as source:
-                    source.hash()
                     self._put(source, path.name, listed)
             files = [{"name": path.name, "sha256": _sha256(path)} for path in wheels]
             content = json.dumps({"version": VERSION, "files": files}, sort_keys=True, indent=1).encode("ascii")

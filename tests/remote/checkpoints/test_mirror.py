@@ -129,7 +129,7 @@ def test_a_mirror_that_was_killed_is_replaced_for_the_last_push(run: MirroredRun
 
 def hold(bucket: CheckpointServer, seconds: float) -> None:
     """Let the first file of the second checkpoint take so long, once."""
-    match = {"op": "uploads.start", "object": "*000000000002*shards/0"}
+    match = {"op": "objects.insert", "object": "*000000000002*shards/0"}
     delay = {"action": "delay", "seconds": seconds}
     bucket.faults.add({"point": "gcs.request", "match": match, "times": 1, "params": delay})
 

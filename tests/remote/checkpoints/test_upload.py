@@ -13,10 +13,10 @@ from tests.remote.vm import LONG_GRACE, until
 
 def test_short_trouble_goes_unnoticed(run: MirroredRun, bucket: CheckpointServer) -> None:
     """503, a cut upload, a lost answer to a file and to the manifest: the checkpoint becomes durable all the same."""
-    bucket.fault("503", op="uploads.start", object="*vocabulary")
-    bucket.fault("abort", op="uploads.put", object="*shards/0")
-    bucket.fault("lose-response", op="uploads.put", object="*vocabulary")
-    bucket.fault("lose-response", op="uploads.put", object="*MANIFEST.json")
+    bucket.fault("503", op="objects.insert", object="*vocabulary")
+    bucket.fault("abort", op="objects.insert", object="*shards/0")
+    bucket.fault("lose-response", op="objects.insert", object="*vocabulary")
+    bucket.fault("lose-response", op="objects.insert", object="*MANIFEST.json")
     ref = run.start()
     run.mirrored(ref, 1)
     assert run.mirror(ref)["error"] == ""
@@ -26,7 +26,7 @@ def test_short_trouble_goes_unnoticed(run: MirroredRun, bucket: CheckpointServer
 
 def test_lasting_trouble_is_told_once_and_overcome(run: MirroredRun, bucket: CheckpointServer) -> None:
     """While the bucket refuses, the run continues and its status says why; then the newest step is saved."""
-    bucket.fault("403", times=3, op="uploads.start", object="*vocabulary")
+    bucket.fault("403", times=3, op="objects.insert", object="*vocabulary")
     ref = run.start()
     run.count_to(1)
     until(lambda: "403" in run.mirror(ref).get("error", ""))
@@ -40,7 +40,7 @@ def test_lasting_trouble_is_told_once_and_overcome(run: MirroredRun, bucket: Che
 
 def test_a_bucket_that_refuses_to_the_end_does_not_fail_the_run(run: MirroredRun, bucket: CheckpointServer) -> None:
     """The result of a run that has ended is there after the grace, with its status and the truth about its work."""
-    bucket.fault("403", times=1000, op="uploads.start", object="*shards/0")
+    bucket.fault("403", times=1000, op="objects.insert", object="*shards/0")
     ref = run.start(grace_secs=1.0)
     run.count_to(1)
     until(lambda: run.mirror(ref).get("error"))
@@ -88,7 +88,7 @@ def test_what_a_bucket_with_a_key_of_its_own_holds_is_not_uploaded_again(
     again = run.start("sleep", "1000", attempt=2)
     until(lambda: run.mirror(again).get("last_step") == 2)
     assert bucket.newest == (2, "attempt-1/000000000002.step-0000000002")
-    assert bucket.requests["uploads.put"] == before["uploads.put"] + 1  # the claim
+    assert bucket.requests["objects.insert"] == before["objects.insert"] + 1  # the claim
 
 
 def test_a_checkpoint_of_another_version_is_never_removed(run: MirroredRun, bucket: CheckpointServer) -> None:

@@ -163,6 +163,16 @@ async def test_a_second_push_uploads_nothing_and_gives_the_same_manifest(
     assert {name for name, count in changed.items() if count} == asked
 
 
+async def test_each_file_is_one_request_and_a_large_one_three(bucket: Bucket, machine: Machine, output: Path) -> None:
+    """A push costs one listing, a request for each small file, log and manifest, and three for one of any size."""
+    for number in range(200):
+        (output / f"{number}").write_text(f"{number}")
+    (output / "big").write_bytes(os.urandom(40 * MIB + 1))
+    _, manifest = await bucket.push(machine)
+    assert len(manifest["files"]) == 202
+    assert bucket.requests == {"objects.list": 1, "objects.insert": 202, "uploads.start": 1, "uploads.put": 2}
+
+
 async def test_changed_content_replaces_what_the_last_push_left(bucket: Bucket, machine: Machine, output: Path) -> None:
     """A file that was written again after a push is in the bucket as it is now, as a new generation."""
     (output / "a").write_text("old")
