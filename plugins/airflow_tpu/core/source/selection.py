@@ -31,10 +31,10 @@ class Source:
     :param arguments: of the script; a file or folder of ``top`` that they name travels.
     :param home: ``include/train``: the library is there, and what the form names. Several projects may lie there, and
         one of them does not travel with another one.
-    :param requirements: requirements file below ``top``, ``home`` or ``deployed``, empty for none.
+    :param requirements: requirements file below ``top``, ``home`` or one of ``others``, empty for none.
     :param command: what is run in place of the script, None for the script.
     :param python: version of Python on the TPU VM, None if it is not known.
-    :param deployed: another ``include/train``, for what ``home`` lacks; None for none.
+    :param others: further folders of this kind, in order, for what ``home`` lacks.
     """
 
     top: Path
@@ -44,7 +44,7 @@ class Source:
     requirements: str = ""
     command: Command | None = None
     python: tuple[int, int] | None = None
-    deployed: Path | None = None
+    others: tuple[Path, ...] = ()
 
     @property
     def requirements_base(self) -> Path:
@@ -60,7 +60,7 @@ class Source:
 
     @property
     def _common(self) -> tuple[Path, ...]:
-        return (self.home,) if self.deployed is None else (self.home, self.deployed)
+        return (self.home, *self.others)
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -38,12 +38,13 @@ class Home:
     """Where the folders of projects lie on this worker.
 
     :param train: ``include/train`` with what the form names.
-    :param deployed: that of ``[airflow_tpu] include_dir``, for what ``train`` lacks: the library, requirements.
+    :param others: that of ``[airflow_tpu] include_dir`` and that of the package, for what ``train`` lacks: the library,
+        requirements.
     :param version: of the DAG bundle that ``train`` is in; empty if it is the deployed one.
     """
 
     train: Path
-    deployed: Path
+    others: tuple[Path, ...] = ()
     version: str = ""
 
 
@@ -56,12 +57,13 @@ def home_of(conf: RunConf, bundle: DagBundle | None) -> Home:
     :param conf: what was asked for.
     :param bundle: of the running task, None if it has none.
     """
-    deployed = settings.include_dir() / "train"
+    deployed, packaged = settings.include_dir() / "train", settings.package_include_dir() / "train"
+    others = () if deployed == packaged else (packaged,)
     train = None if bundle is None else bundle_train(bundle)
     if bundle is None or train is None or not _has(train, conf):
-        return Home(deployed, deployed)
+        return Home(deployed, others)
     log.info("the project is that of the DAG bundle %s at version %s", bundle.name, bundle.version or "latest")
-    return Home(train, deployed, bundle.version or "")
+    return Home(train, (deployed, *others), bundle.version or "")
 
 
 def bundle_train(bundle: DagBundle) -> Path | None:

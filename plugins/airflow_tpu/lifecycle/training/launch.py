@@ -58,7 +58,7 @@ def _collect(run: RunContext) -> Bundle:
 
 def _source(run: RunContext, top: Path, script: str) -> Source:
     conf, home = run.conf, run.home
-    return Source(top, script, home.train, conf.arguments, conf.requirements, conf.command, _python(run), home.deployed)
+    return Source(top, script, home.train, conf.arguments, conf.requirements, conf.command, _python(run), home.others)
 
 
 def _collect_object(run: RunContext) -> Bundle:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from airflow.dag_processing.bundles.base import BaseDagBundle
 
+from airflow_tpu import settings
 from airflow_tpu.core.request.run_conf import RunConf
 from airflow_tpu.core.source.bundle import Bundle
 from airflow_tpu.core.source.selection import Source
@@ -15,6 +16,7 @@ from airflow_tpu.lifecycle.source.home import Home, home_of
 from airflow_tpu.stores.grants import load_catalogue
 from tests.airflow_tpu.git_server import commit, git
 
+PACKAGED = settings.package_include_dir() / "train"
 ASKED = {"accelerator_type": "v2-8", "zone": "us-central1-f", "tier": "spot", "artifacts_uri": "gs://trc-local/runs"}
 DEPLOYED = {
     "repo/train.py": "print('deployed')\n",
@@ -89,7 +91,7 @@ def test_a_project_is_that_of_its_version(
     """Whatever is deployed, and whatever other version is on the worker's disk."""
     bundle = versions[number]
     expected = bundle.path.parent / "include" / "train"
-    assert home_of(asked(**form), bundle) == Home(expected, deployed, str(bundle.version))
+    assert home_of(asked(**form), bundle) == Home(expected, (deployed, PACKAGED), str(bundle.version))
 
 
 def test_its_files_travel_and_what_it_lacks_is_deployed(deployed: Path, versions: tuple[Checkout, Checkout]) -> None:
@@ -99,7 +101,7 @@ def test_its_files_travel_and_what_it_lacks_is_deployed(deployed: Path, versions
         conf = asked(source="repo", command="python train.py", requirements="packages.txt")
         home = home_of(conf, bundle)
         top = home.train / "repo"
-        source = Source(top, conf.script, home.train, (), conf.requirements, conf.command, None, home.deployed)
+        source = Source(top, conf.script, home.train, (), conf.requirements, conf.command, None, home.others)
         found.append(Bundle.build(source))
     assert found[0].sha256 != found[1].sha256
     assert b"print('first')" in found[0].data
@@ -111,14 +113,14 @@ def test_what_is_not_in_the_bundle_is_deployed(
     deployed: Path, versions: tuple[Checkout, Checkout], form: dict[str, str]
 ) -> None:
     """As before there were bundles, and no version is claimed for it."""
-    assert home_of(asked(**form), versions[0]) == Home(deployed, deployed)
+    assert home_of(asked(**form), versions[0]) == Home(deployed, (PACKAGED,))
 
 
 def test_a_bundle_without_versions_changes_nothing(deployed: Path, versions: tuple[Checkout, Checkout]) -> None:
     """A local folder of DAG files is what is deployed."""
     versions[0].supports_versioning = False
-    assert home_of(asked(source="repo", command="python train.py"), versions[0]) == Home(deployed, deployed)
-    assert home_of(asked(source="repo", command="python train.py"), None) == Home(deployed, deployed)
+    assert home_of(asked(source="repo", command="python train.py"), versions[0]) == Home(deployed, (PACKAGED,))
+    assert home_of(asked(source="repo", command="python train.py"), None) == Home(deployed, (PACKAGED,))
 
 
 def test_nothing_above_the_checkout_counts(tmp_path: Path, deployed: Path) -> None:
@@ -126,4 +128,13 @@ def test_nothing_above_the_checkout_counts(tmp_path: Path, deployed: Path) -> No
     first = commit(tmp_path / "repository", {"dags/dag.py": ""})
     (tmp_path / "bundles" / "include" / "train" / "repo").mkdir(parents=True)
     bundle = Checkout(tmp_path / "repository", first, tmp_path / "bundles" / "project")
-    assert home_of(asked(source="repo", command="python train.py"), bundle) == Home(deployed, deployed)
+    assert home_of(asked(source="repo", command="python train.py"), bundle) == Home(deployed, (PACKAGED,))
+
+
+def test_the_library_is_there_in_any_case(tmp_path: Path, deployed: Path) -> None:
+    """A notebook needs it on the TPU VM, and an include directory of one's own need not have it."""
+    (deployed / "trc" / "__init__.py").unlink()
+    (deployed / "trc").rmdir()
+    home = home_of(asked(source="repo", command="python train.py"), None)
+    source = Source(deployed / "repo", "train.py", home.train, others=home.others)
+    assert b"trc/notebook.py" in Bundle.build(source).data
