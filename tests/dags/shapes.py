@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seven projects of the shapes that people bring: a source, the command of its README, an environment each."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seven projects of the shapes that people bring run by the command of their README, each with another source.
 
 They share one local cloud. The kinds of source times the shapes are compared without a TPU: what travels is the same.
