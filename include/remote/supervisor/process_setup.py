@@ -15,6 +15,7 @@ import protocol
 from machine.run_dir import RunDir
 
 _PR_SET_CHILD_SUBREAPER = 36
+_NAMED = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _TRC = re.compile(r"\$(?:\{(TRC_\w+)\}|(TRC_\w+))")
 
 
@@ -42,6 +43,9 @@ def environment(run: RunDir, job: dict[str, Any]) -> dict[str, str]:
             protocol.MARKER: str(run.path),
         }
     )
+    for name, value in job.get("environment", {}).items():
+        if not name.startswith("TRC_"):
+            variables[name] = _filled(name, value, variables)
     variables["PYTHONPATH"] = _joined_path(str(run.bundle), variables.get("PYTHONPATH"))  # the library is at its top
     venv = run.run_path / protocol.VENV_DIR
     if (venv / "bin").is_dir():
@@ -54,6 +58,18 @@ def environment(run: RunDir, job: dict[str, Any]) -> dict[str, str]:
 def expanded(argv: list[str], variables: dict[str, str]) -> list[str]:
     """Return the words with each ``$TRC_NAME`` and ``${TRC_NAME}`` replaced by its value; nothing else is expanded."""
     return [_TRC.sub(lambda found: variables.get(found[1] or found[2], found[0]), word) for word in argv]
+
+
+def _filled(name: str, value: str, variables: dict[str, str]) -> str:
+    """Return a value in which ``TRC_`` names stand for theirs, and the variable's own name for what the login has."""
+
+    def replace(found: re.Match[str]) -> str:
+        named = found[1] or found[2]
+        if named == name:
+            return os.environ.get(name, "")
+        return variables.get(named, found[0]) if named.startswith("TRC_") else found[0]
+
+    return _NAMED.sub(replace, value)
 
 
 def _joined_path(first: str, others: str | None) -> str:

@@ -131,6 +131,15 @@ def test_names_of_the_contract_are_expanded_in_arguments(machine: Machine) -> No
     assert found == [f"--out={output}/x", "gs://bucket/$TRC_RUN_ID/train", "$TRC_UNKNOWN", "$HOME", "$(id)", "$run"]
 
 
+def test_names_of_the_contract_are_expanded_in_variables(machine: Machine) -> None:
+    """As in a shell, where ``PATH=/x:$PATH`` adds to what the login has; other names stay as they are typed."""
+    given = {"OUT": "$TRC_OUTPUT_DIR/x", "PATH": "/mine:${PATH}", "KEPT": "$HOME", "TRC_DATA_URI": "gs://b"}
+    machine.run("sh", "-c", 'printf "%s\n" "$OUT" "$PATH" "$KEPT"', environment=given)
+    out, path, kept = machine.log().decode().splitlines()
+    assert (out, kept) == (f"{machine.attempt() / 'output'}/x", "$HOME")
+    assert path == f"/mine:{machine.environment()['PATH']}"
+
+
 def test_requirements_are_first_on_the_path_of_every_kind_of_command(machine: Machine) -> None:
     """The environment that a setup has made is used by a shell script's python3 too, and by what that starts."""
     python = "../../venv/bin/python3"

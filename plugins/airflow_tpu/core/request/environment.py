@@ -43,6 +43,8 @@ _PAIR = re.compile(
 _ELSEWHERE = re.compile(
     r"[$<(\[{/.-]|gs://|projects/|.*[(\[]|.*\.[a-z]{2,4}$|(?i:true|false|none|null|yes|no|your\w*|x*|\d)$"
 )
+_EXPORT = re.compile(r"^\s*export\s+")
+_WHOLLY_QUOTED = re.compile(r"""\s*(["'])((?:(?!\1).)*)\1\s*""")  # a pasted line of a shell, or of a .env file
 _CONTINUED = re.compile(r"\\\r?\n")
 _HINT = "looks like a secret; keep it in an Airflow connection or Variable, and name that in the field secrets"
 # In this order: '...' stays as it is, "..." may be continued, a backslash joins lines. A form field of one line turns
@@ -102,7 +104,7 @@ def _joined(part: re.Match[str]) -> str:
 
 
 def environment(value: Any) -> dict[str, str]:
-    """Environment variables: one ``KEY=VALUE`` a line, or a mapping.
+    """Environment variables: one ``KEY=VALUE`` a line, as a shell or a .env file has it, or a mapping.
 
     :raises Invalid: for a bad or reserved name, a secret or more than 100 kB.
     """
@@ -125,12 +127,13 @@ def _word(value: Any) -> str:
 
 def _pairs(lines: str) -> Iterable[tuple[str, str]]:
     for number, line in enumerate(lines.splitlines(), start=1):
-        if not line.strip():
+        if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, equals, content = line.partition("=")
         if not equals:
             raise Invalid(f"line {number} is not KEY=VALUE")
-        yield name.strip(), content
+        quoted = _WHOLLY_QUOTED.fullmatch(content)
+        yield _EXPORT.sub("", name).strip(), quoted[2] if quoted else content
 
 
 def check_name(name: Any) -> None:

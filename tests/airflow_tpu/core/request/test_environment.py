@@ -22,3 +22,9 @@ def test_a_dag_gives_words_and_variables_one_by_one() -> None:
     """What a DAG computes is a list or a mapping, with numbers in it; nothing of it is split."""
     assert arguments(["--lr", 0.01, "--steps", 600, "a b"]) == ("--lr", "0.01", "--steps", "600", "a b")
     assert environment({"STEPS": 600, "NAME": "a b"}) == {"STEPS": "600", "NAME": "a b"}
+
+
+def test_lines_of_a_shell_are_read_as_one_reads_them() -> None:
+    """Pasted exports, comments and quotes of a .env file; a quote inside of a value stays."""
+    text = "# of the paper\nexport A=1\n  B='x y'\nC=\"--a --b\" \nD='a' 'b'\nE={\"k\": 1}\nF=it's"
+    assert environment(text) == {"A": "1", "B": "x y", "C": "--a --b", "D": "'a' 'b'", "E": '{"k": 1}', "F": "it's"}
