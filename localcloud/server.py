@@ -141,7 +141,9 @@ class LocalCloud:
 
     async def _start_storage(self) -> str:
         settings = self.config.settings
-        self.storage = GCSServer(self.config.state_dir / "gcs", self.clock, self.faults, settings.project_id)
+        self.storage = GCSServer(
+            self.config.state_dir / "gcs", self.clock, self.faults, settings.project_id, settings.project
+        )
         url = await self.storage.start()
         self._stack.push_async_callback(self.storage.close)
         for name, location in self.config.buckets.items():

@@ -47,6 +47,7 @@ SAID = [
     (7, "Caller does not have required permission to use project ...", "USER_PROJECT_DENIED"),
     (7, "This API method requires billing to be enabled", "BILLING_DISABLED"),
     (403, "The billing account for the owning project is disabled in state absent", "accountDisabled"),
+    (403, "The project to be billed is associated with a closed billing account.", ""),
     (400, "Bucket is a requester pays bucket but no user project provided.", "required"),
     (14, "Getting metadata from plugin failed with error: ('Unable to acquire impersonated credentials', ...)", ""),
     (14, "Getting metadata from plugin failed with error: Reauthentication is needed", ""),

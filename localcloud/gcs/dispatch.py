@@ -13,6 +13,7 @@ from localcloud.gcs.routes import Handler, route
 from localcloud.gcs.storage import buckets
 from localcloud.gcs.storage.errors import GCSError
 from localcloud.gcs.storage.store import Store
+from localcloud.rules.project import ProjectRules
 
 # Google's texts: https://cloud.google.com/storage/docs/json_api/v1/status-codes
 _REFUSALS = {
@@ -33,10 +34,12 @@ class RequestDispatcher:
     :param store: database and contents.
     :param clock: for delays.
     :param faults: scripted faults at the point ``gcs.request``.
+    :param rules: of the project whose buckets these are, None for one that lacks nothing.
     """
 
-    def __init__(self, store: Store, clock: Clock, faults: FaultRegistry) -> None:
+    def __init__(self, store: Store, clock: Clock, faults: FaultRegistry, rules: ProjectRules | None = None) -> None:
         self.store = store
+        self._refusal = rules.storage_refusal() if rules is not None else None
         self.requests: Counter[str] = Counter()
         self._clock = clock
         self._faults = faults
@@ -58,6 +61,8 @@ class RequestDispatcher:
         call.on_named = self._strike
         if call.object or call.op not in _NAMED_IN_BODY:
             await self._strike(call)
+        if self._refusal is not None and call.bucket:
+            raise GCSError(403, self._refusal.reason, self._refusal.text, self._refusal.xml_code)
         buckets.check_payer(self.store, call.bucket, call.query.get("userProject") or call.headers.get(_PAYER))
         reply = await handler(self.store, call)
         if call.lost:

@@ -19,6 +19,7 @@ from localcloud.gcs.api import bucket_api
 from localcloud.gcs.dispatch import RequestDispatcher
 from localcloud.gcs.protocol.wire import Call, ClientGone, CutConnection, FileBody, Reply
 from localcloud.gcs.storage.store import Store
+from localcloud.rules.project import ProjectRules
 
 _CHUNK = 256 * 1024
 # An object name of 1,024 bytes is 3,072 characters when percent-encoded, and a copy names two of them.
@@ -32,12 +33,20 @@ class GCSServer:
     :param clock: gives timestamps, generation numbers and the age of upload sessions.
     :param faults: scripted faults, point ``gcs.request``.
     :param project: project of buckets made by :meth:`create_bucket`.
+    :param rules: what that project lacks and what its organisation forbids, None for nothing.
     """
 
-    def __init__(self, root: Path, clock: Clock, faults: FaultRegistry, project: str = "local-project") -> None:
+    def __init__(
+        self,
+        root: Path,
+        clock: Clock,
+        faults: FaultRegistry,
+        project: str = "local-project",
+        rules: ProjectRules | None = None,
+    ) -> None:
         root.mkdir(parents=True, exist_ok=True)
         self._store = Store(root, clock)
-        self._dispatcher = RequestDispatcher(self._store, clock, faults)
+        self._dispatcher = RequestDispatcher(self._store, clock, faults, rules)
         self._project = project
         self._bytes_in: Counter[str] = Counter()
         self._bytes_out: Counter[str] = Counter()

@@ -17,7 +17,23 @@ from localcloud.rules.errors import CloudError
 
 EXTERNAL_IP = "compute.vmExternalIpAccess"
 GUEST_ATTRIBUTES = "compute.disableGuestAttributesAccess"
+_UNIQUE = "local-0001"
+_PERIMETER = f"Request is prohibited by organization's policy. vpcServiceControlsUniqueIdentifier: {_UNIQUE}"
 _DEFAULT_ACCOUNT = "-compute@developer.gserviceaccount.com"
+
+
+@dataclass(frozen=True)
+class StorageRefusal:
+    """Why Cloud Storage admits no request to a project's buckets.
+
+    :param reason: of its JSON interface.
+    :param text: for people.
+    :param xml_code: of its XML interface.
+    """
+
+    reason: str
+    text: str
+    xml_code: str
 
 
 @dataclass(frozen=True)
@@ -45,8 +61,7 @@ class ProjectRules:
         :raises CloudError: PERMISSION_DENIED, for any method (attested).
         """
         if self.perimeter:
-            text = "Request is prohibited by organization's policy. vpcServiceControlsUniqueIdentifier: local-0001"
-            raise _denied(text, "SECURITY_POLICY_VIOLATED", uid="local-0001")
+            raise _denied(_PERIMETER, "SECURITY_POLICY_VIOLATED", uid=_UNIQUE)
         if not self.quota_project:
             raise _denied(
                 "Your application is authenticating by using local Application Default Credentials. The "
@@ -63,6 +78,18 @@ class ProjectRules:
                 "BILLING_DISABLED",
                 consumer=f"projects/{project_number}",
             )
+
+    def storage_refusal(self) -> StorageRefusal | None:
+        """Return why Cloud Storage refuses every request to a bucket of the project (attested), None if it does not.
+
+        A quota project is asked for by other services only.
+        """
+        if self.perimeter:
+            return StorageRefusal("vpcServiceControls", _PERIMETER, "SecurityPolicyViolated")
+        if not self.billing:
+            text = "The billing account for the owning project is disabled in state absent"
+            return StorageRefusal("accountDisabled", text, "UserProjectAccountProblem")
+        return None
 
     def refusal(self, node: Node, project_number: str) -> CloudError | None:
         """Return why Compute Engine refuses the VMs of a node (attested), None if it does not."""

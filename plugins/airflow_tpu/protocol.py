@@ -161,14 +161,18 @@ HEADER_LIMIT = 1024 * 1024  # bytes of one message line
 
 # Files that leave neither Airflow's machine nor the TPU VM: keys and passwords, by name (in lower case) or content.
 SECRET_NAMES = (
-    ".env", ".env.*", ".netrc", "_netrc", "*.pem", "*.key", "*.p8", "*.p12", "*.pfx", "*.pkcs12", "*.ppk", "*.jks",
-    "*.keystore", "*.kdbx", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "kaggle.json",
+    ".env", ".env.*", ".netrc", "_netrc", "netrc", "*.pem", "*.key", "*.p8", "*.p12", "*.pfx", "*.pkcs12", "*.ppk",
+    "*.jks", "*.keystore", "*.kdbx", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "kaggle.json",
 )  # fmt: skip
 SECRET_SIZE = 64 * 1024  # bytes; keys are small, so a bigger file is known by its name only
 _SECRET_TEXT = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----|PuTTY-User-Key-File"
-    rb"|\"type\"\s*:\s*\"(service_account|(external_account_)?authorized_user)\""
+    rb"|\"type\"\s*:\s*\"((impersonated_|gdch_)?service_account|(external_account_)?authorized_user)\""
     rb"|\"(client_secret|refresh_token|private_key)\"\s*:\s*\""
+    rb"|\baws_secret_access_key\s*=\s*\S"
+    # Nothing but a token of a service: settings that hold one among others travel, for a script without them fails.
+    rb"|\A\s*(hf_\w{20,}|gh[opsu]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-[\w-]{20,}|ya29\.[\w.-]{20,}"
+    rb"|xox[abp]-[\w-]{20,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]+)\s*\Z"
 )
 
 

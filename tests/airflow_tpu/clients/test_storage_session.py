@@ -13,7 +13,9 @@ from google.cloud.storage import Client
 
 from airflow_tpu import errors
 from airflow_tpu.clients.storage_session import StorageSession
+from localcloud.rules.project import ProjectRules
 from tests.airflow_tpu.cloud_env import BUCKET, CloudEnv
+from tests.airflow_tpu.conftest import Open
 
 VPC = "Request is prohibited by organization's policy. vpcServiceControlsUniqueIdentifier: AbC"
 UNPAID = "The billing account for the owning project is disabled in state absent"
@@ -80,6 +82,26 @@ def test_what_no_other_try_cures_is_told_with_advice(
         env.storage.read_json(f"gs://{BUCKET}/a.json")
     assert message in str(caught.value)
     assert f"{BUCKET}/o/a.json" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rules", "advice"),
+    [(ProjectRules(perimeter=True), "perimeter"), (ProjectRules(billing=False), "open billing account")],
+    ids=["perimeter", "billing"],
+)
+def test_a_project_that_keeps_callers_out_keeps_its_buckets_too(
+    open_env: Open, rules: ProjectRules, advice: str
+) -> None:
+    """What is read, written and listed first of a run is refused for good, with the advice that helps."""
+    env = open_env(project=rules)
+    for call in (
+        lambda: env.storage.read_json(f"gs://{BUCKET}/a.json"),
+        lambda: env.storage.write_json(f"gs://{BUCKET}/a.json", {}),
+        lambda: env.storage.listing(f"gs://{BUCKET}/"),
+        lambda: env.storage.read_start(f"gs://{BUCKET}/a.json", 10),
+    ):
+        with pytest.raises(errors.AccessDenied, match=advice):
+            call()
 
 
 def test_a_bucket_whose_readers_pay_is_named(env: CloudEnv) -> None:

@@ -143,7 +143,8 @@ PROJECT = (
         "Upgrade the billing account (the credit stays); a free-trial account cannot have TPUs.",
     ),
     Rule(
-        r"requires billing to be enabled|billing is disabled|billing account .*disabled",
+        r"requires billing to be enabled|billing is disabled|billing account .*disabled"
+        r"|associated with an? \w+ billing account",
         AccessDenied,
         "Link the project to an open billing account: Google demands one although the grant pays for the TPUs. For a "
         "bucket it is the bucket's project, or the quota project of the credentials.",

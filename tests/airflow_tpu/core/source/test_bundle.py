@@ -58,11 +58,17 @@ def test_what_is_nobodys_business_stays_behind(train: Path) -> None:
 KEYS = {
     "sa.json": '{"type": "service_account", "private_key": "x"}',
     "adc.json": '{"client_id": "x", "refresh_token": "x", "type": "authorized_user"}',
+    "impersonation.json": '{"source_credentials": {}, "type": "impersonated_service_account"}',
+    "aws": "[default]\naws_secret_access_key = x\n",
+    "token.txt": "hf_" + 34 * "x" + "\n",
+    "token": "github_pat_" + 40 * "x",
     "oauth.json": '{"installed": {"client_secret": "x"}}',
     "notes.txt": "-----BEGIN RSA PRIVATE KEY-----\n",
     "mine.asc": "-----BEGIN PGP PRIVATE KEY BLOCK-----\n",
     "work": "-----BEGIN OPENSSH PRIVATE KEY-----\n",
-    **dict.fromkeys(["tls.pem", "wandb.p12", "WIN.PFX", "putty.ppk", "java.jks", "id_ed25519", "id_work"], "x"),
+    **dict.fromkeys(
+        ["tls.pem", "wandb.p12", "WIN.PFX", "putty.ppk", "java.jks", "netrc", "id_ed25519", "id_work"], "x"
+    ),
 }
 
 
@@ -81,6 +87,7 @@ def test_keys_stay_behind_by_name(train: Path, name: str) -> None:
         ("config.json", '{"type": "adam", "private": true}'),
         ("id_to_label.json", "{}"),
         ("keys.py", 'HEADER = "-----BEGIN PRIVATE KEY-----"\n'),
+        ("settings.yaml", "rate: 0.1\ntoken: hf_" + 34 * "x"),
         ("vocabulary.txt", "key password secret\n" * 10_000),
     ],
 )

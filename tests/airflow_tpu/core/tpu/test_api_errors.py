@@ -84,6 +84,8 @@ TABLE: list[tuple[int, str, str, type[TPUError]]] = [
     (7, "The user does not have access to service account 'a'. Ask for iam.serviceAccountUser", "", AccessDenied),
     (7, "Required 'compute.subnetworks.use' permission for 'projects/h/x'", "", AccessDenied),
     (7, "This API method requires billing to be enabled.", "BILLING_DISABLED", AccessDenied),
+    (5, "The project to be billed is associated with a closed billing account.", "", AccessDenied),
+    (5, "Request violates VPC Service Controls.", "vpcServiceControls", AccessDenied),
     (7, "The tpu.googleapis.com API requires a quota project", "SERVICE_DISABLED", AccessDenied),
     (14, f"{PLUGIN}: ('Unable to acquire impersonated credentials', 'denied')", "", AccessDenied),
     (14, f"{PLUGIN}: invalid_client: The OAuth client was not found.", "", AccessDenied),
