@@ -10,9 +10,10 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from google.auth.exceptions import RefreshError
+from google.auth.exceptions import RefreshError, TransportError
 from google.auth.transport.requests import AuthorizedSession
 from requests import Response
+from requests.exceptions import ProxyError, SSLError
 
 from airflow_tpu.core.tpu.api_errors import classify_token, known_refusal
 
@@ -24,7 +25,7 @@ class StorageSession(AuthorizedSession):
     """Sends requests with the credentials of a connection.
 
     :raises AccessDenied: with advice, where Google gives no access token, or refuses for the sake of an organisation,
-        a billing account or the like.
+        a billing account or the like, and where a proxy lets nothing through.
     :raises TransientError: where there is no access token for the moment.
     """
 
@@ -36,6 +37,12 @@ class StorageSession(AuthorizedSession):
             response: Response = super().request(method, url, *args, **kwargs)  # type: ignore[no-untyped-call]
         except RefreshError as error:
             raise classify_token(str(error), _place(url), error.retryable) from error
+        except (TransportError, SSLError, ProxyError) as error:
+            # A certificate or a proxy in between that keeps every try from getting through.
+            refusal = known_refusal(str(error), "", _place(url))
+            if refusal is None:
+                raise
+            raise refusal from error
         if response.status_code in _REFUSALS:
             message, reason = _said(response)
             refusal = known_refusal(message, reason, _place(url))

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from google.api_core.exceptions import Forbidden
 from google.auth.credentials import Credentials
-from google.auth.exceptions import RefreshError
+from google.auth.exceptions import RefreshError, TransportError
 from google.cloud.storage import Client
+from requests.exceptions import ProxyError
 
 from airflow_tpu import errors
 from airflow_tpu.clients.storage_session import StorageSession
@@ -27,7 +28,7 @@ class Refused(Credentials):
     :param error: what google-auth says then.
     """
 
-    def __init__(self, error: RefreshError) -> None:
+    def __init__(self, error: Exception) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Google's own
         self.error = error
 
@@ -45,10 +46,12 @@ class Refused(Credentials):
         (RefreshError("something new"), errors.AccessDenied, "Correct the credentials"),
         (RefreshError("internal_failure: None", retryable=True), errors.TransientError, "for the moment"),
         (RefreshError("something new", retryable=True), errors.TransientError, "for the moment"),
+        (TransportError("(Caused by SSLError('[SSL: CERTIFICATE_VERIFY_FAILED]'))"), errors.AccessDenied, "CA_BUNDLE"),
+        (ProxyError("407 Proxy Authentication Required"), errors.AccessDenied, "HTTPS_PROXY"),
     ],
 )
 def test_refused_credentials_are_an_error_of_ours(
-    env: CloudEnv, error: RefreshError, leaf: type[errors.TPUError], advice: str
+    env: CloudEnv, error: Exception, leaf: type[errors.TPUError], advice: str
 ) -> None:
     """What google-auth calls a RefreshError has the class that says whether another try helps, and the advice."""
     credentials = Refused(error)

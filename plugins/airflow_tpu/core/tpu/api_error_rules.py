@@ -55,6 +55,19 @@ class Rule:
 
 TOKENS = (
     Rule(
+        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed",
+        AccessDenied,
+        "Something between Airflow and Google shows a certificate of its own, as a company's proxy does. Let Python "
+        "trust it: name the file with its authority in REQUESTS_CA_BUNDLE, and for the TPU API in "
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH, where every task and the triggerer run.",
+    ),
+    Rule(
+        r"Proxy Authentication Required",
+        AccessDenied,
+        "The proxy between Airflow and Google wants a login: correct HTTPS_PROXY where every task and the triggerer "
+        "run, or except googleapis.com from it in NO_PROXY.",
+    ),
+    Rule(
         r"iam\.serviceAccounts\.getAccessToken|Unable to acquire impersonated credentials",
         AccessDenied,
         "Give the connection's account the role Service Account Token Creator on the account that impersonation_chain "
@@ -167,8 +180,21 @@ PROJECT = (
         "The zone is not open to this project, so it is not in the grant. Choose a granted zone.",
         "LOCATION_POLICY_VIOLATED",
     ),
+    Rule(
+        r"permission denied on resource project|project \S+ has been deleted|project \S+ (does not exist|is not found)",
+        AccessDenied,
+        "There is no such project, it was deleted, or the account is in none of its roles. Compare project_id of the "
+        "grant, and the project of the google_cloud_platform connection, with the id in Google's console.",
+        "CONSUMER_INVALID",
+    ),
+    Rule(
+        r"consumer \S+ has been suspended|project \S+ has been suspended",
+        AccessDenied,
+        "Google has suspended the project: look at its billing account and at the mails to its owners.",
+        "CONSUMER_SUSPENDED",
+    ),
 )
-"""What the project lacks: quota project, billing account, an API, a zone."""
+"""What the project lacks: itself, a quota project, a billing account, an API, a zone."""
 
 POLICIES = (
     Rule(
@@ -207,7 +233,8 @@ POLICIES = (
         "The organisation allows other locations only. Use a granted zone that it allows, or ask its administrator.",
     ),
     Rule(
-        r"Constraint .*violated|denied by (custom )?org(anization)? policy",
+        r"Constraint .*violated|(denied|disallowed|prohibited) by (an? )?(custom )?org(anization)?('?s)? "
+        r"(policy|constraint)|constraints/[a-z.]+",
         AccessDenied,
         "The organisation's policy that the message names forbids it in every zone. Ask its administrator to except "
         "this project.",
@@ -230,8 +257,8 @@ NETWORK_AND_ACCOUNT = (
         field="subnetwork",
     ),
     Rule(
-        r"networks/\S+ was not found|has no network named|referenced network resource cannot be found"
-        r"|network \S+ (does not exist|was not found|not found)",
+        r"networks/\S+ was not found|has no network named|no default network\b"
+        r"|referenced network resource cannot be found|network \S+ (does not exist|was not found|not found)",
         None,
         "Name a VPC network of the project in network (and its subnetwork in subnetwork), or create one",
         field="network",
@@ -289,6 +316,12 @@ OFFER = (
         r"Quota (limit )?'[^']*' (has been exceeded|exhausted)",
         QuotaExceeded,
         "Delete unused TPUs and queued resources in the zone: dead ones hold the quota until they are deleted.",
+    ),
+    Rule(
+        r"Quota '[A-Z_\d]+' exceeded",
+        QuotaExceeded,
+        "A limit of Compute Engine that the message names is used up: delete what uses it, or ask for more on the "
+        "quotas page of Google's console. What exceeds the grant is billed.",
     ),
     Rule(
         r"Queueing is not supported",

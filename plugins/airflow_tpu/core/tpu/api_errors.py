@@ -36,6 +36,9 @@ _PASSING = re.compile(
     re.IGNORECASE,
 )
 
+# What fails between Airflow and Google's token endpoint at every try, in the words of a failed connection.
+_LASTING = re.compile("certificate.verify.failed|Proxy Authentication Required", re.IGNORECASE)
+
 # REST answers and some wrappers carry HTTP status; 409 is both "exists" and "in flight", its text decides.
 _GRPC_OF_HTTP = {
     400: 3,
@@ -54,6 +57,9 @@ _GRPC_OF_HTTP = {
 }
 
 _DENIED = Rule("", AccessDenied, "Look at the roles of the account in the connection.")
+_UNKNOWN = Rule(
+    "", AccessDenied, "The credentials of the google_cloud_platform connection are not accepted: renew them."
+)
 _INVALID = Rule("", NotOffered, "The request itself is refused, so the same request will be again.")
 _STUMBLE = Rule("", TransientError, "The outcome is not known: the call may have been carried out.")
 _BY_CODE = {
@@ -69,7 +75,7 @@ _BY_CODE = {
         TransientError,
         "Google's side stumbled; if that continues, it can hide a stock-out or the external address limit.",
     ),
-    16: _DENIED,
+    16: _UNKNOWN,
 }
 _GIVEN_UP = Rule(
     "",
@@ -124,7 +130,7 @@ def classify_token(message: str, resource: str = "", passing: bool = False) -> T
     :param resource: what the call was about.
     :param passing: google-auth says that another try may help.
     """
-    if passing or _PASSING.search(message):
+    if passing or (_PASSING.search(message) and not _LASTING.search(message)):
         return _error(_TOKEN_LATER, "no access token", message, "", resource)
     return _error(_find(message, "") or _TOKEN_REFUSED, "no access token", message, "", resource)
 

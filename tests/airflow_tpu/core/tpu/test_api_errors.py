@@ -30,6 +30,7 @@ NO_CAPACITY = (
 VIOLATED = "violated for project 123456789."
 ACCOUNT = "service_account"
 PLUGIN = "Getting metadata from plugin failed with error"
+POOL = "HTTPSConnectionPool(host='oauth2.googleapis.com', port=443): Max retries exceeded with url: /token"
 QUOTA = "TPUV2sPreemptiblePodPerProjectPerRegionForTPUAPI"
 BAD_TYPE = (
     "Cloud TPU received a bad request. The requested accelerator configuration for accelerator type, "
@@ -92,6 +93,11 @@ TABLE: list[tuple[int, str, str, type[TPUError]]] = [
     (14, f"{PLUGIN}: a refusal that nobody has seen", "", AccessDenied),
     (14, f"{PLUGIN}: HTTPSConnectionPool(host='oauth2.googleapis.com', port=443): Read timed out.", "", TransientError),
     (14, f"{PLUGIN}: temporarily_unavailable: None", "", TransientError),
+    (14, f"{PLUGIN}: {POOL} (Caused by NameResolutionError('x'))", "", TransientError),
+    (14, f"{PLUGIN}: {POOL} (Caused by SSLError('[SSL: CERTIFICATE_VERIFY_FAILED]'))", "", AccessDenied),
+    (14, f"{PLUGIN}: {POOL} (Caused by ProxyError('407 Proxy Authentication Required'))", "", AccessDenied),
+    (8, "Quota 'CPUS_ALL_REGIONS' exceeded.  Limit: 12.0 globally.", "", QuotaExceeded),
+    (8, "Quota 'SSD_TOTAL_GB' exceeded.  Limit: 500.0 in region us-central1.", "", QuotaExceeded),
     (8, "The zone 'projects/p/zones/z' does not have enough resources available", "", StockOut),
     (3, "Cloud TPU received a bad request. update is not supported while in state PREEMPTED", "", TransientError),
     (400, "Your request to provision TPU Node has been denied. Please migrate to TPU VM Architecture", "", NotOffered),
@@ -127,6 +133,7 @@ def test_every_known_text_has_its_leaf(code: int, message: str, reason: str, lea
         (5, "The resource 'projects/p/global/networks/default' was not found", "network"),
         (3, "Invalid value for field 'x': 'y'. The referenced network resource cannot be found.", "network"),
         (400, 'Project "p" has no network named "default".', "network"),
+        (3, "Project p has no default network. Specify a network.", "network"),
         (
             3,
             "Invalid value for field 'resource.serviceAccount': 'x'. The specified service account does not exist.",
@@ -160,6 +167,25 @@ def test_advice_on_a_policy_is_what_helps_against_this_one(code: int, message: s
     said = str(classify(code, message))
     assert advice in said
     assert "roles of the account" not in said
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "reason", "advice"),
+    [
+        (16, "Request had invalid authentication credentials.", "ACCESS_TOKEN_EXPIRED", "renew them"),
+        (7, "Request is disallowed by organization's constraints/gcp.restrictServiceUsage", "", "in every zone"),
+        (9, "Operation denied by org policy: constraints/compute.requireShieldedVm", "", "in every zone"),
+        (7, "Permission denied on resource project my-project.", "CONSUMER_INVALID", "Compare project_id"),
+        (7, "Project 'my-project' has been deleted.", "", "Compare project_id"),
+        (7, "Consumer 'projects/my-project' has been suspended.", "CONSUMER_SUSPENDED", "billing account"),
+        (14, f"{PLUGIN}: {POOL} [SSL: CERTIFICATE_VERIFY_FAILED]", "", "REQUESTS_CA_BUNDLE"),
+    ],
+)
+def test_advice_names_no_role_where_none_helps(code: int, message: str, reason: str, advice: str) -> None:
+    """A credential, a project or a proxy is no matter of roles."""
+    said = str(classify(code, message, reason))
+    assert advice in said
+    assert "Look at the roles" not in said
 
 
 def test_the_whole_text_is_kept() -> None:
