@@ -155,7 +155,7 @@ UV = Shape(
         "run.sh": "PYTHONPATH=src exec python -m app.main\n",
     },
     FOLDER,
-    {"command": "bash run.sh", "requirements": "pyproject.toml"},
+    {"command": "bash run.sh |& tee log.txt", "requirements": "uv.lock"},
     {"output/out.json": '"flagged"'},
 )
 NOTEBOOK = Shape(

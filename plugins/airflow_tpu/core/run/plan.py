@@ -83,6 +83,7 @@ def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attemp
     :param bundle: what travels with it.
     :param attempt: which start this is.
     """
+    packages = (*conf.packages, *bundle.packages)
     given = conf.command.environment if conf.command is not None else {}
     return JobSpec(
         run_name=attempt.run_name,
@@ -91,9 +92,9 @@ def plan_job(conf: RunConf, accelerator: AcceleratorType, bundle: Bundle, attemp
         working_dir=bundle.working_dir,
         environment={**_contract(conf, accelerator, attempt), **conf.environment, **given},
         requirements=bundle.requirements,
-        packages=conf.packages,
+        packages=packages,
         framework="" if conf.framework is None else str(conf.framework.wanted),
-        wheels_uri=wheels_uri(conf) if bundle.requirements or conf.packages else "",
+        wheels_uri=wheels_uri(conf) if bundle.requirements or packages else "",
         artifacts=conf.file_outputs,
         deadline=attempt.deadline.timestamp(),
         checkpoints_uri=checkpoints_uri(conf, attempt.place),

@@ -13,10 +13,10 @@ import tarfile
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 
 from airflow_tpu import protocol
-from airflow_tpu.core.source.notebook import REQUIREMENTS, notebook_requirements
+from airflow_tpu.core.source.first_command import tool_packages
+from airflow_tpu.core.source.notebook import notebook_packages
 from airflow_tpu.core.source.program import script_faults, start_faults
 from airflow_tpu.core.source.project import Project, command_project, find_project
 from airflow_tpu.core.source.python_files import PythonFiles, Version
@@ -38,6 +38,7 @@ class Bundle:
     :param working_dir: folder in the archive in which everything is started, empty for its top.
     :param requirements: path of the requirements file in the archive, empty for none.
     :param left_behind: keys and password files that lie beside the script and are not in the archive.
+    :param packages: what starts the script and no project brings: of a notebook, of ``uv run``.
     """
 
     program: tuple[str, ...]
@@ -45,6 +46,7 @@ class Bundle:
     working_dir: str = ""
     requirements: str = ""
     left_behind: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
 
     @property
     def sha256(self) -> str:
@@ -67,12 +69,15 @@ class Bundle:
         if project.script is not None:
             files[project.script.relative_to(source.top).as_posix()] = project.script
         _check_size(files)
-        notebook = notebook_requirements(project.script, project.argv, source.requirements)
-        requirements, more = (
-            (REQUIREMENTS, {REQUIREMENTS: notebook.encode()}) if notebook else (source.requirements, {})
-        )
         started = frozenset({project.script} if project.starts_itself and project.script else ())
-        return cls(project.argv, _archive(files, more, started), project.folder, requirements, tuple(keys))
+        data = _archive(files, started)
+        packages = _tools(source, project) or notebook_packages(project.script)
+        return cls(project.argv, data, project.folder, source.requirements, tuple(keys), packages)
+
+
+def _tools(source: Source, project: Project) -> tuple[str, ...]:
+    line = source.command.text if source.command is not None and source.command.needs_shell else ""
+    return tool_packages(project.argv, line)
 
 
 def _project(source: Source) -> Project:
@@ -153,9 +158,7 @@ def _check_size(files: Mapping[str, Path]) -> None:
         raise ConfigError([Fault("script", f"{total:,} bytes", problem)], "the bundle")
 
 
-def _archive(
-    files: Mapping[str, Path], more: Mapping[str, bytes] = MappingProxyType({}), started: Set[Path] = frozenset()
-) -> bytes:
+def _archive(files: Mapping[str, Path], started: Set[Path] = frozenset()) -> bytes:
     """Pack files reproducibly: time, place and user leave no trace in the archive.
 
     :param started: files that are run by themselves, also from a disk that keeps no such right.
@@ -169,9 +172,5 @@ def _archive(
             # A script of unknown kind is run by its first line, whether or not it was made executable.
             runs = files[name] in started or files[name].stat().st_mode & 0o100 or not PurePosixPath(name).suffix
             member.mode = 0o755 if runs else 0o644
-            tar.addfile(member, io.BytesIO(content))
-        for name, content in more.items():
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(content), 0o644
             tar.addfile(member, io.BytesIO(content))
     return buffer.getvalue()

@@ -17,6 +17,13 @@ _PREPARES = frozenset({"apt", "apt-get", "echo", "export", "mkdir", "pip", "pip3
 
 _SOURCED = ("source", ".")
 
+_TOOLS = {
+    "papermill": ("papermill>=2.6,<3", "ipykernel>=6,<8"),
+    "jupyter": ("nbconvert>=7,<8", "ipykernel>=6,<8"),
+    "uv": ("uv>=0.4",),
+}
+"""Programs that people start their own with, and what brings them where the image has none."""
+
 
 @dataclass(frozen=True)
 class FirstCommand:
@@ -50,6 +57,24 @@ def first_command(text: str) -> FirstCommand:
     return found
 
 
+def tool_packages(words: tuple[str, ...], line: str) -> tuple[str, ...]:
+    """Return what brings the programs of a command that no project brings itself.
+
+    :param words: program and arguments.
+    :param line: as it was typed, where a shell runs it; else empty.
+    """
+    programs = {words[0]} if not line else {command[0] for command in _plain_commands(line)}
+    return tuple(package for name in _TOOLS if name in programs for package in _TOOLS[name])
+
+
+def _plain_commands(line: str) -> Iterator[list[str]]:
+    """Every command of a line that begins with its program, wherever it stands."""
+    for words in _simple_commands(line, to_the_end=True):
+        plain = words[_assignments(words) :]
+        if plain:
+            yield plain
+
+
 def is_sourced(words: tuple[str, ...]) -> bool:
     """Whether a command reads a file into the shell: ``source venv/bin/activate``."""
     return len(words) > 1 and words[0] in _SOURCED
@@ -59,8 +84,11 @@ def _assignments(words: list[str]) -> int:
     return next((number for number, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
 
 
-def _simple_commands(text: str) -> Iterator[list[str]]:
-    """Words of one command after the other, up to where they no longer run in this order for certain."""
+def _simple_commands(text: str, to_the_end: bool = False) -> Iterator[list[str]]:
+    """Words of one command after the other.
+
+    :param to_the_end: also from where on they do not run in this order for certain.
+    """
     lexer = shlex.shlex(text, posix=True, punctuation_chars=_OPERATORS)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     words: list[str] = []
@@ -69,7 +97,7 @@ def _simple_commands(text: str) -> Iterator[list[str]]:
             words.append(word)
             continue
         yield words
-        if word == "&" or set(word) - set("&;\n"):
+        if not to_the_end and (word == "&" or set(word) - set("&;\n")):
             return
         words = []
     yield words

@@ -1,20 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notebooks: what is known to fail on the VM, and the packages that run them there."""
+"""Notebooks: what is known to fail on the VM, and the packages that run one there."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-
-REQUIREMENTS = "notebook-requirements.txt"
-"""File of the archive that names what runs a notebook, beside what the project needs."""
 
 _RUNS = ("nbclient>=0.10,<1", "ipykernel>=6,<8")
 """What ``include/train/trc/notebook.py`` imports; 0.10 has the hooks that it uses."""
-
-_TOOLS = {"papermill": ("papermill>=2.6,<3", "ipykernel>=6,<8"), "jupyter": ("nbconvert>=7,<8", "ipykernel>=6,<8")}
-"""What the commands need that people run notebooks with."""
 
 _SIZE_LIMIT = 32 * 1024 * 1024  # bytes; a bigger one does not travel
 _FORMAT = 4  # https://nbformat.readthedocs.io/en/latest/format_description.html; since 2014
@@ -45,15 +39,9 @@ def notebook_problems(path: Path) -> Iterator[str]:
         )
 
 
-def notebook_requirements(script: Path | None, argv: Sequence[str], requirements: str) -> str:
-    """Content of the file with what runs a notebook and what its project needs; empty if none is run.
+def notebook_packages(script: Path | None) -> tuple[str, ...]:
+    """Return what runs a script that is a notebook, nothing for another one.
 
     :param script: what is started.
-    :param argv: how.
-    :param requirements: file of the project's own, relative to the top of the archive; empty for none.
     """
-    runs = _TOOLS.get(argv[0], ())
-    if not runs and script is not None and script.suffix.lower() == ".ipynb":
-        runs = _RUNS
-    own = [f"-r {requirements}"] if requirements else []
-    return "".join(f"{line}\n" for line in (*own, *runs)) if runs else ""
+    return _RUNS if script is not None and script.suffix.lower() == ".ipynb" else ()

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 
 from airflow_tpu.core.request.command import command
 from airflow_tpu.core.source.bundle import Bundle
-from airflow_tpu.core.source.notebook import REQUIREMENTS, notebook_problems
+from airflow_tpu.core.source.notebook import notebook_problems
 from airflow_tpu.core.source.selection import Source
 
 
@@ -62,6 +60,9 @@ def test_what_is_no_notebook_is_said(tmp_path: Path, content: str) -> None:
         (None, ("python3", "-m", "trc.notebook", "./nb.ipynb"), ["nbclient>=0.10,<1", "ipykernel>=6,<8"]),
         ("papermill nb.ipynb out.ipynb -p lr 1", None, ["papermill>=2.6,<3", "ipykernel>=6,<8"]),
         ("jupyter nbconvert --execute nb.ipynb", None, ["nbconvert>=7,<8", "ipykernel>=6,<8"]),
+        ("uv run nb.py", None, ["uv>=0.4"]),
+        ("python nb.py | tee x; LR=1 uv run nb.py", None, ["uv>=0.4"]),
+        ("echo uv run && python nb.py", None, []),
     ],
 )
 def test_what_runs_a_notebook_is_installed(
@@ -69,14 +70,10 @@ def test_what_runs_a_notebook_is_installed(
 ) -> None:
     """Beside what the project itself needs, by the one installation step that there is."""
     notebook(tmp_path / "nb.ipynb")
+    (tmp_path / "nb.py").write_text("")
     (tmp_path / "requirements.txt").write_text("numpy\n")
     script = "" if line else "nb.ipynb"
     asked = command(line) if line else None
     bundle = Bundle.build(Source(tmp_path, script, tmp_path / "home", (), "requirements.txt", asked))
     assert bundle.program == (program or (asked.words if asked else ()))
-    assert bundle.requirements == REQUIREMENTS
-    with tarfile.open(fileobj=io.BytesIO(bundle.data)) as tar:
-        content = tar.extractfile(REQUIREMENTS)
-        assert content is not None
-        assert content.read().decode().splitlines() == ["-r requirements.txt", *lines]
-        assert "nb.ipynb" in tar.getnames()
+    assert (bundle.requirements, list(bundle.packages)) == ("requirements.txt", lines)
