@@ -19,7 +19,7 @@ import protocol
 from commands.stop import stop_earlier
 from machine import processes
 from machine.run_dir import RunDir
-from supervisor import start_guard
+from supervisor import shell_setup, start_guard
 from supervisor.process_setup import adopt_orphans
 from supervisor.supervise import Supervisor
 
@@ -134,6 +134,7 @@ def _start_attempt(run: RunDir, job: dict[str, Any], staging: Path, secrets: dic
         (run.path / protocol.CONTACT_FILE).touch()
         run.write(protocol.JOB_FILE, job)
         run.reserve(*_REWRITTEN)
+        shell_setup.write(run)
         if start_guard.is_needed(job):
             # Before the run: a connection that is cut in between must not leave the TPU unguarded.
             start_guard.launch(run)

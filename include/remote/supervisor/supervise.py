@@ -21,6 +21,7 @@ import protocol
 from machine import processes
 from machine.declared import Declared
 from machine.run_dir import ReservedFile, RunDir
+from supervisor import shell_setup
 from supervisor.children import Children
 from supervisor.last_push import LastPush
 from supervisor.mirror_process import MirrorProcess, runner_command
@@ -116,6 +117,8 @@ class Supervisor:
         variables = environment(self._run, self._job)
         if step != protocol.RESTORE_STEP:
             variables.update(self._secrets)
+        if step == protocol.RUN_STEP:
+            variables.update(shell_setup.variables(self._run, variables))
         try:
             process = subprocess.Popen(
                 expanded(argv, variables),
