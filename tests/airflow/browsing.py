@@ -55,12 +55,11 @@ def trains(run: TrainingRun) -> None:
 
 
 def fill_in(form: Form, run: TrainingRun) -> None:
-    """Say what to run and on which TPU; the id of the run is that of the story."""
+    """Say what to run and on which TPU; the section for the first is open. The id of the run is that of the story."""
     form.unfold("Advanced Options")
     form.text("Run ID").fill(run.name)
     form.unfold(WHERE)
     form.choose("Provisioning", "node")
-    form.unfold(WHAT)
     form.text("Script").fill(SCRIPT)
     form.text("Environment").fill(f"STORY={run.name}")
     form.dialog.get_by_role("spinbutton", name="Seed", exact=True).fill(str(SEED))
@@ -142,11 +141,12 @@ def is_explained(seen: Screen, dag: str) -> None:
 
 
 def has_names(form: Form) -> None:
-    """Every field of the form is found by what stands beside it, in its section."""
+    """Every field of the form is found by what stands beside it, in its section; the first section is open."""
     schemas = [param.schema for param in train_params().values()]
     assert list(dict.fromkeys(schema["section"] for schema in schemas)) == list(SECTIONS)
     for section in SECTIONS:
-        form.unfold(section)
+        if section != WHAT:
+            form.unfold(section)
         for schema in (schema for schema in schemas if schema["section"] == section):
             field(form, schema).wait_for(state="attached")
         form.screen.keep(f"form-{section.split()[0].lower()}", TALL)

@@ -27,7 +27,8 @@ MAX_PREEMPTIONS = 1000
 MAX_CONSENT_CHARS = 2000
 """A line of consent may name several URIs."""
 
-WHAT, WHERE, RESULTS, LIMITS = "What to run", "Which TPU", "Where results go", "Limits"
+WHAT, WHERE, RESULTS, LIMITS = "Run Parameters", "Which TPU", "Where results go", "Limits"
+"""Sections of the form. Airflow opens the one of the first one's name, its own for fields without any."""
 
 
 @dataclass(frozen=True)
