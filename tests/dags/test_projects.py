@@ -120,6 +120,22 @@ def test_what_a_command_starts_is_looked_for_first(cloud: BackgroundCloud, run_d
     assert cloud.snapshot()["nodes"] == []
 
 
+def test_a_framework_that_hangs_ends_the_run(
+    cloud: BackgroundCloud, run_dag: Callable[..., Any], project: Path
+) -> None:
+    """The smoke step names it before the command begins, and the TPU is not kept for hours."""
+    (project / "tensorflow").mkdir()
+    (project / "tensorflow" / "__init__.py").write_text("import threading\nthreading.Event().wait()\n")
+    form = {"source": "repo", "command": "python fails.py", "framework": "tensorflow 2.18.0"}
+    outcome = run_dag(**form, provisioning="node")
+    assert (outcome.state, outcome.tasks["train"], outcome.tries["train"]) == ("failed", "failed", 1)
+    log = next(body.decode() for name, body in objects(cloud).items() if name.endswith("/attempt-1/log.txt"))
+    assert "smoke: tensorflow was not imported in 25 s" in log
+    assert "epoch 1" not in log
+    assert "the framework does not work on this TPU VM" in outcome.log
+    assert names_left(cloud) == []
+
+
 MOVES = """
     import json, os, pathlib, subprocess
     print("revision", os.environ["TRC_REVISION"], sorted(os.listdir(".")))
