@@ -114,12 +114,12 @@ def test_a_next_try_that_finds_it_alive_takes_the_note_back(project: Project) ->
     kill(project)
     project.together(BOOTED)
     project.start("train", lambda at: tasks.train(at, RUN, False, HOURS))
-    project.together(3600.0)
+    project.together(1800.0)
     project.vanish(0)
     project.together(60.0)
     project.start("teardown", lambda at: tasks.end(at, RUN))
     project.together(BOOTED)
-    assert booked(project) > 3600.0
+    assert booked(project) > 1800.0
     assert [event.end_reason for event in closed(project)] == [EndReason.VANISHED]
 
 

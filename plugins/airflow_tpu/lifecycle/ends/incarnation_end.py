@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.core.ledger.events import Closed, EndReason, Opened, TimeSource
 from airflow_tpu.core.run.run_record import Life
+from airflow_tpu.core.tpu.startup_script import ARRIVAL_SECS
 
 if TYPE_CHECKING:
     from airflow_tpu.core.run.run_record import RunRecord
@@ -162,7 +163,7 @@ def closing(opened: Opened, record: RunRecord | None, ending: IncarnationEnd | N
         # Never seen READY by us, and it may have been READY unseen, even if it has been deleted since by hand: count
         # from the request, which is never too little, and say that it was observed.
         ready_at = opened.requested_at
-    end = ending or IncarnationEnd(opened.node_id, now, _unseen(record, now), TimeSource.OBSERVED)
+    end = ending or IncarnationEnd(opened.node_id, now, _unseen(opened, record, now), TimeSource.OBSERVED)
     end = replace(end, reason=reason_of(life, end.reason))
     exact = life.source is TimeSource.API and end.source is TimeSource.API
     return Closed(
@@ -177,10 +178,17 @@ def closing(opened: Opened, record: RunRecord | None, ending: IncarnationEnd | N
     )
 
 
-def _unseen(record: RunRecord | None, now: dt.datetime) -> EndReason:
-    """Why an incarnation is gone whose end no process of ours has noted."""
-    overdue = record is not None and record.lease.expires_at <= now  # then the guard on the VM deletes it
-    return EndReason.DELETED if overdue else EndReason.VANISHED
+def _unseen(opened: Opened, record: RunRecord | None, now: dt.datetime) -> EndReason:
+    """Why an incarnation is gone whose end no process of ours has noted.
+
+    The guard on the VM deletes it when its deadline has passed, or when no run has reached it for so long.
+    """
+    if record is None:
+        return EndReason.VANISHED
+    life = record.life(opened.node_id)
+    arrives_by = (life.ready_at or opened.requested_at) + dt.timedelta(seconds=ARRIVAL_SECS)
+    is_unattended = life.began_at is None and arrives_by <= now
+    return EndReason.DELETED if is_unattended or record.lease.expires_at <= now else EndReason.VANISHED
 
 
 def _trained(record: RunRecord | None, end: IncarnationEnd) -> float:

@@ -31,6 +31,9 @@ LATER = NOON + dt.timedelta(minutes=1)
 RECORD = RunRecord(KEY, Lease("token", NOON + dt.timedelta(hours=6)), "us-central1-f").with_life(FIRST, ready_at=NOON)
 
 
+OPENED = Opened(FIRST, KEY.digest, "d", "r", "p", "us-central1-f", "v2-8", 8, Tier.SPOT, "node", 1, "v2", "", NOON)
+
+
 def ending(reason: EndReason, at: dt.datetime = NOON) -> IncarnationEnd:
     """An end by the API's clock."""
     return IncarnationEnd(FIRST, at, reason, TimeSource.API)
@@ -86,10 +89,28 @@ def test_a_noted_end_outlives_who_noted_it() -> None:
     """The next try, and the reaper, find the end in the lease, whatever they still see of the TPU themselves."""
     record = RUN_RECORD_FORM.from_json(RUN_RECORD_FORM.to_json(noted(RECORD, [ending(EndReason.FINISHED, LATER)])))
     assert noted_ends(record) == [ending(EndReason.FINISHED, LATER)]
-    opened = Opened(FIRST, KEY.digest, "d", "r", "p", "us-central1-f", "v2-8", 8, Tier.SPOT, "node", 1, "v2", "", NOON)
     for seen in (None, ending(EndReason.DELETED, LATER + dt.timedelta(hours=1))):
-        event = closing(opened, record, seen, LATER + dt.timedelta(hours=2))
+        event = closing(OPENED, record, seen, LATER + dt.timedelta(hours=2))
         assert (event.end_reason, event.ended_at) == (EndReason.FINISHED, LATER)
+
+
+@pytest.mark.parametrize(
+    ("hours", "began_at", "reason"),
+    [
+        (0.5, None, EndReason.VANISHED),
+        (1.5, None, EndReason.DELETED),
+        (1.5, LATER, EndReason.VANISHED),
+        (6.5, LATER, EndReason.DELETED),
+    ],
+)
+@pytest.mark.parametrize("ready_at", [NOON, None])
+def test_what_the_tpu_itself_has_deleted_did_not_vanish(
+    hours: float, began_at: dt.datetime | None, ready_at: dt.datetime | None, reason: EndReason
+) -> None:
+    """Nobody has noted an end: the guard on the VM acts when no run has come within an hour, and after the deadline."""
+    record = RECORD.with_life(FIRST, ready_at=ready_at, began_at=began_at)
+    event = closing(OPENED, record, None, NOON + dt.timedelta(hours=hours))
+    assert event.end_reason is reason
 
 
 def test_an_end_crosses_the_trigger() -> None:
