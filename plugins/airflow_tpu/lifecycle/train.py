@@ -70,7 +70,7 @@ class Trained:
 class Listener:
     """What a task wants to know while it trains.
 
-    :param line: gets each line of the script's log.
+    :param line: gets each line of the script's log, or many as one text.
     :param artifacts: gets the URI below which the attempt's artifacts go.
     :param interruption: gets what a loss has cost, before the error that stands for it is raised.
     """

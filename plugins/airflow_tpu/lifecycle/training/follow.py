@@ -20,7 +20,7 @@ from airflow_tpu.clients.ssh import Timing, WorkerAddress
 from airflow_tpu.core.backoff import ExponentialBackoff
 from airflow_tpu.core.run.interruption import Reached
 from airflow_tpu.core.run.job import RunRef
-from airflow_tpu.core.run.log_lines import LineAssembler
+from airflow_tpu.core.run.log_lines import LINE_LIMIT, LineAssembler, records
 from airflow_tpu.core.run.messages import Finished, Gone, Heartbeat, LogChunk
 from airflow_tpu.core.run.progress import QUIET, ProgressLines
 from airflow_tpu.core.run.result import RunResult
@@ -81,7 +81,7 @@ class Follower:
     :param client: the Cloud TPU API, asked when the connection is lost.
     :param login: user and private key.
     :param job: what to follow.
-    :param write: gets each line of the log, without its line end.
+    :param write: gets each line of the log, without its line end; or many lines as one text, when many come at once.
     :param timing: bounds of each connection.
     :param quiet: silence of the log after which a line says what ``progress.json`` holds.
     """
@@ -129,7 +129,7 @@ class Follower:
                 continue
             if result is not None:
                 return result
-        self._emit(self._lines.close())
+        await self._emit(self._lines.close())
         return None
 
     async def _follow_watched(self, pause_at: dt.datetime | None) -> RunResult | None:
@@ -157,11 +157,11 @@ class Follower:
             async for message in messages:
                 self._silent_since, self._failures = None, 0
                 if isinstance(message, Finished):
-                    self._emit(self._lines.close())
+                    await self._emit(self._lines.close())
                     return RunResult.from_json(message.result)
                 if pause_at is not None and self._may_pause(pause_at):
                     break  # before it is taken: it is not acknowledged and comes to the next follower
-                self._take(message)
+                await self._take(message)
         return None
 
     def _may_pause(self, pause_at: dt.datetime) -> bool:
@@ -169,16 +169,16 @@ class Follower:
         now = dt.datetime.now(dt.UTC)
         return now >= pause_at and (not self._lines.current or now >= pause_at + LINE_PATIENCE)
 
-    def _take(self, message: object) -> None:
+    async def _take(self, message: object) -> None:
         if isinstance(message, LogChunk):
             self._offset = message.end  # an acknowledgement may be lost with the connection, this is not
-            self._emit(self._lines.feed(message.data))
+            await self._emit(self._lines.feed(message.data))
         elif isinstance(message, Heartbeat):
             self.reached = self.reached.after(message)
             if line := self._progress.line(message.progress, dt.datetime.now(dt.UTC), self._until):
                 log.info("%s", line)
         elif isinstance(message, Gone):
-            self._emit(self._lines.close())
+            await self._emit(self._lines.close())
             raise RunInterrupted(
                 f"the run {self.job.ref.run_name} is gone without a result ({message.reason}): the worker was "
                 "rebooted, or its supervisor was killed. A new attempt resumes from the last checkpoint."
@@ -220,7 +220,12 @@ class Follower:
         self.job = replace(self.job, address=found[0])
         return True
 
-    def _emit(self, lines: list[str]) -> None:
-        for line in lines:
+    async def _emit(self, lines: list[str]) -> None:
+        """Write to the log; in a thread what is long: Airflow may be slow to take it, and the loop has other runs."""
+        if lines:
             self._progress.printed(dt.datetime.now(dt.UTC))
-            self._write(line)
+        for text in records(lines):
+            if len(text) <= LINE_LIMIT:
+                self._write(text)
+            else:
+                await asyncio.to_thread(self._write, text)

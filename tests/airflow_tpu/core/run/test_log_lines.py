@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_tpu.core.run.log_lines import LineAssembler
+from airflow_tpu.core.run.log_lines import FEW_LINES, LINE_LIMIT, RECORD_LIMIT, LineAssembler, records
 
 
 def lines_of(*chunks: bytes, limit: int = 4000) -> list[str]:
@@ -93,3 +93,19 @@ def test_carriage_returns_are_collapsed_wherever_the_bytes_are_cut(parts: list[b
     """One byte at a time gives the same lines as all at once."""
     data = b"".join(parts)
     assert lines_of(*(data[i : i + 1] for i in range(len(data)))) == lines_of(data)
+
+
+def test_few_lines_are_a_record_each() -> None:
+    """What a person watches has the time of each line."""
+    lines = [f"step {number}" for number in range(FEW_LINES)]
+    assert list(records(lines)) == lines
+    assert list(records([])) == []
+
+
+@given(st.lists(st.text("ab ", max_size=LINE_LIMIT), min_size=FEW_LINES + 1, max_size=200))
+def test_many_lines_are_few_records(lines: list[str]) -> None:
+    """Nothing is lost or moved, and no record is much longer than its limit or could have been joined to the next."""
+    found = list(records(lines))
+    assert "\n".join(found).split("\n") == lines
+    assert all(len(text) <= RECORD_LIMIT + LINE_LIMIT for text in found)
+    assert all(len(one) + len(other) > RECORD_LIMIT - LINE_LIMIT for one, other in itertools.pairwise(found))

@@ -58,6 +58,10 @@ for number in range(3):
         time.sleep(0.2)
     print("end", flush=True)
 """
+FLOOD = """
+import sys
+sys.stdout.write("".join(f"line {number:094d}\\n" for number in range(30_000)))
+"""
 EMPTY = Bundle((), b"\0" * 1024)
 PATIENT = replace(ONE_TRY, frame=3.0, keepalive=1.0)
 
@@ -73,11 +77,14 @@ class Log:
     at: str = ""
     action: Callable[[], object] = lambda: None
     lines: list[str] = field(default_factory=list)
+    records: int = 0
 
-    def __call__(self, line: str) -> None:
-        self.lines.append(line)
-        if line == self.at:
-            self.action()
+    def __call__(self, text: str) -> None:
+        self.records += 1
+        for line in text.split("\n"):
+            self.lines.append(line)
+            if line == self.at:
+                self.action()
 
 
 def later() -> dt.datetime:
@@ -136,6 +143,15 @@ async def test_undisturbed_run(real_env: CloudEnv, real_client: TPUClient) -> No
     assert log.lines == LINES
     assert isinstance(result, RunResult)
     assert (result.exit_code, result.signal) == (0, None)
+
+
+async def test_flood_is_written_as_few_records(real_env: CloudEnv, real_client: TPUClient) -> None:
+    """A script that prints 3 MB at once is followed in a few dozen records, with every line of it once and in order."""
+    log = Log()
+    job = await started(real_env, real_client, FLOOD)
+    await follower(real_env, real_client, job, log).until_finished(later())
+    assert log.lines == [f"line {number:094d}" for number in range(30_000)]
+    assert log.records <= len(log.lines) / 100
 
 
 async def test_connection_cut_twice(real_env: CloudEnv, real_client: TPUClient) -> None:
@@ -270,7 +286,7 @@ async def test_a_silent_run_shows_how_far_it_is(
 
 async def test_paused_and_taken_over(real_env: CloudEnv, real_client: TPUClient) -> None:
     """Each follower continues with the byte after the last one's: no line is lost, doubled or torn."""
-    lines: list[str] = []
+    log = Log()
     script = GATE + SCRIPT.replace("    print(", "    if number == 100:\n        wait_for_go()\n    print(")
     job = await started(real_env, real_client, script)
     result, rounds = None, 0
@@ -279,9 +295,9 @@ async def test_paused_and_taken_over(real_env: CloudEnv, real_client: TPUClient)
         if rounds == 3:
             let_go_on(real_env)
         carried = json_form.from_json(RunningJob, json_form.to_json(job))
-        following = follower(real_env, real_client, carried, lines.append)
+        following = follower(real_env, real_client, carried, log)
         result = await following.until_finished(later(), now() + dt.timedelta(seconds=0.8))
-    assert lines == LINES
+    assert log.lines == LINES
     assert rounds > 2
 
 
