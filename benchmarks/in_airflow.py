@@ -35,11 +35,11 @@ from tests.airflow.stack import TRIGGERERS, Stack  # noqa: E402
 from tests.dags.evidence import BUCKET, bucket, instant, ready_spans, upload  # noqa: E402
 
 PROVISIONING = 40.0
+HOLD = 10.0
 # What the tests of a whole Airflow set otherwise, for a machine with more to do.
 DEFAULTS = {
-    "AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS": "20",
     "AIRFLOW__AIRFLOW_TPU__RETRY_SECONDS": "15",
-    "AIRFLOW__AIRFLOW_TPU__EVENT_HOLD_SECONDS": "10",
+    "AIRFLOW__AIRFLOW_TPU__EVENT_HOLD_SECONDS": f"{HOLD:g}",
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
 }
 BLOCKED = re.compile(r"async thread was blocked for ([\d.]+) s")
@@ -47,19 +47,20 @@ AT_ONCE = "print('done', flush=True)\nopen(__import__('os').environ['TRC_OUTPUT_
 
 
 @contextlib.contextmanager
-def airflow(folder: Path) -> Iterator[tuple[Stack, BackgroundCloud]]:
+def airflow(folder: Path, inline: float) -> Iterator[tuple[Stack, BackgroundCloud]]:
     """A whole Airflow and a local cloud that has the scripts."""
     dags, home = folder / "dags", folder / "airflow"
     dags.mkdir()
     home.mkdir()
     variants.write(dags)
-    settings = Settings(latencies=Latencies(creating=PROVISIONING))
-    config = LocalCloudConfig(state_dir=folder / "cloud", buckets={BUCKET: "US-CENTRAL1"}, settings=settings)
+    latencies = Settings(latencies=Latencies(creating=PROVISIONING))
+    config = LocalCloudConfig(state_dir=folder / "cloud", buckets={BUCKET: "US-CENTRAL1"}, settings=latencies)
     with BackgroundCloud(config) as cloud:
         upload(cloud, "scripts/at_once.py", AT_ONCE)
         upload(cloud, "scripts/steady.py", (ROOT / "tests/airflow/files/steady.py").read_text(encoding="utf-8"))
         upload(cloud, "scripts/flood.py", Path(__file__).with_name("flood.py").read_text(encoding="utf-8"))
-        with Stack(home, dags, {**connections(cloud), **DEFAULTS}) as stack:
+        settings = {**DEFAULTS, "AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS": f"{inline:g}"}
+        with Stack(home, dags, {**connections(cloud), **settings}) as stack:
             yield stack, cloud
 
 
@@ -94,6 +95,7 @@ def preempted(stack: Stack, cloud: BackgroundCloud) -> None:
     run = TrainingRun(stack, stack.client(), cloud, variants.TRAIN, f"preempted-{time.time():.0f}")
     run.trigger()
     run.until_training("deferred")
+    time.sleep(HOLD)  # within it no trigger of ours ends
     (node,) = [row["name"] for row in cloud.snapshot()["nodes"] if f"/{run.key.name}-" in row["name"]]
     lost = dt.datetime.now(dt.UTC)
     cloud.preempt(node)
@@ -146,8 +148,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", choices=[*known, []], default=list(known))
     parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--inline", type=float, default=20.0, help="seconds that a worker waits before a trigger does")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, airflow(Path(folder)) as (stack, cloud):
+    with tempfile.TemporaryDirectory() as folder, airflow(Path(folder), given.inline) as (stack, cloud):
         for name in given.what * given.times:
             known[name](stack, cloud)
 

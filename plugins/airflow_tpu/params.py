@@ -45,7 +45,18 @@ def train_params(*, form: Form = FORM, **defaults: Unpack[TPURun]) -> dict[str, 
     shown = {**_first_of(catalogue, defaults), **from_grant, **defaults}
     schemas = {name: row.schema(catalogue) for name, row in form.items()}
     schemas["accelerator_type"]["description_md"] += f" {_covered(grant)}"
-    return {name: Param(_value(row, _line(shown.get(name))), **schemas[name]) for name, row in form.items()}
+    return {name: _param(_value(row, _line(shown.get(name))), schemas[name]) for name, row in form.items()}
+
+
+class _Schema(dict[str, Any]):
+    """What a field may hold; one for all copies of it: Airflow copies the form some times for each task of a DAG."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Schema:
+        return self
+
+
+def _param(value: Any, schema: dict[str, Any]) -> Param:
+    return Param(value, schema.pop("description", None), schema=_Schema(schema))
 
 
 def form_run(**changes: Unpack[TPURun]) -> TPURun:

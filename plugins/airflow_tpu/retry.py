@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -122,13 +123,19 @@ def retry_policy(script_retries: int = 0) -> ExceptionRetryPolicy:
 
     :param script_retries: how often a script that has failed is tried again.
     """
-    rules = [_rule(kind) for kind in leaves()]
+    return _policy(settings.retry_seconds(), script_retries)
+
+
+@functools.lru_cache(maxsize=16)
+def _policy(usual: float, script_retries: int) -> ExceptionRetryPolicy:
+    """One for all tasks of a DAG: a DAG file is parsed every few seconds."""
+    rules = [_rule(kind, usual) for kind in leaves()]
     rules.append(RetryRule(exception=[*_BUGS], action=RetryAction.FAIL, reason="a bug: trying again cannot help"))
     rules += [
         RetryRule(
             exception=path,
             action=RetryAction.FAIL if final else RetryAction.RETRY,
-            retry_delay=None if final else _delay(errors.Retry.SOON),
+            retry_delay=None if final else _delay(errors.Retry.SOON, usual),
             reason=reason,
         )
         for path, final, reason in OF_AIRFLOW
@@ -136,19 +143,18 @@ def retry_policy(script_retries: int = 0) -> ExceptionRetryPolicy:
     return TPURetryPolicy(rules, script_retries=script_retries)
 
 
-def _rule(kind: type[errors.TPUError]) -> RetryRule:
+def _rule(kind: type[errors.TPUError], usual: float) -> RetryRule:
     path = f"{kind.__module__}.{kind.__qualname__}"
     if kind.retry is errors.Retry.NEVER:
         return RetryRule(exception=path, action=RetryAction.FAIL, reason=f"{kind.__name__}: trying again cannot help")
     return RetryRule(
         exception=path,
         action=RetryAction.RETRY,
-        retry_delay=_delay(kind.retry),
+        retry_delay=_delay(kind.retry, usual),
         reason=f"{kind.__name__}: {kind.budget.value} budget",
     )
 
 
-def _delay(retry: errors.Retry) -> timedelta:
-    usual = settings.retry_seconds()
+def _delay(retry: errors.Retry, usual: float) -> timedelta:
     seconds = {errors.Retry.AT_ONCE: min(_AT_ONCE, usual), errors.Retry.LATER: usual * _LATER}
     return timedelta(seconds=seconds.get(retry, usual))

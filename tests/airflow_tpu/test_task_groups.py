@@ -4,19 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, TaskGroup, task, task_group
+from airflow.sdk import DAG, Param, TaskGroup, task, task_group
+from airflow.sdk.definitions.param import process_params
 from airflow.sdk.exceptions import DuplicateTaskIdFound
 
 from airflow_tpu.errors import ConfigError
 from airflow_tpu.operators.artifacts import CloudTPUArtifactsToGCSOperator
+from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.provision import INFRASTRUCTURE_RETRIES
 from airflow_tpu.operators.run import CloudTPUTrainOperator
+from airflow_tpu.params import train_params
 from airflow_tpu.task_groups import TPUSession, tpu_session
 
 TASKS = ("lease", "create", "train", "delete", "verdict")
@@ -91,6 +95,31 @@ def test_order_is_the_same_in_every_place(dag: DAG, name: str) -> None:
     assert (session.setup.is_setup, session.delete.is_teardown) == (True, True)
     assert session.verdict.get_flat_relative_ids(upstream=True) == set(dag.task_ids) - {session.verdict.task_id}
     assert [task.task_id for task in dag.leaves] == [session.verdict.task_id]
+
+
+def test_tasks_carry_no_copy_of_the_form() -> None:
+    """The form is the DAG's, and so in every task's context; a task has only what was given to itself."""
+    with DAG("with_a_form", schedule=None, params={"script": "mine.py", "zone": "us-central1-f"}) as dag:
+        train_in_session(params={"zone": "us-east1-d", "lr": 0.1})
+    assert dict(dag.get_task("train").params) == {"zone": "us-east1-d", "lr": 0.1}
+    assert dict(dag.get_task("verdict").params) == {}  # the session gives it nothing
+    context = process_params(dag, dag.get_task("train"), {"script": "hers.py"}, suppress_exception=False)
+    assert context == {"script": "hers.py", "zone": "us-east1-d", "lr": 0.1}
+
+
+def test_copies_of_the_form_share_its_schemas() -> None:
+    """Airflow copies the params of a DAG for each task: what a field may hold is not copied with them."""
+    form = train_params()
+    assert all(copied.schema is form[name].schema for name, copied in deepcopy(form).items())
+    assert all(type(field) is Param for field in form.values())  # Airflow serializes no other class
+
+
+@pytest.mark.usefixtures("dag")
+def test_tasks_share_one_retry_policy() -> None:
+    """Its rules are made once for a parse, not for every task."""
+    session = train_in_session()
+    tasks = [task for task in session.setup.dag.tasks if isinstance(task, CloudTPUBaseOperator)]
+    assert len({id(task.retry_policy) for task in tasks}) == 1
 
 
 @pytest.mark.usefixtures("dag")

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar, cast
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_tpu.consequences import NO_TPU, advice, stated
 from airflow_tpu.errors import ConfigError, Retry, TPUError
@@ -70,6 +71,8 @@ class ReportingOperator(BaseOperator):
     def __init__(self, **kwargs: Any) -> None:
         # However many retries: what no other try cures is not tried again.
         super().__init__(**{"doc_md": task_doc(type(self)), "retry_policy": retry_policy(), **kwargs})
+        # Each task has a copy of the DAG's params that nothing reads; the scheduler would get the form once for each.
+        self.params = ParamsDict.filter_params_by_source(ParamsDict(self.params), source="task")
         self.on_failure_callback = [*self.on_failure_callback, say_failed]
         self.on_retry_callback = [*self.on_retry_callback, say_tried_again]
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_tpu.ui import preload
+
 PREFIX = "airflow-tpu"
 
 Message = MutableMapping[str, Any]
@@ -42,6 +44,7 @@ class CloudTPUPlugin(AirflowPlugin):
     """The page *TPU usage* below *Browse* in Airflow's navigation."""
 
     name = "airflow_tpu"
+    listeners = [preload]  # noqa: RUF012 - Airflow's form
     fastapi_apps = [{"name": "TPU usage", "url_prefix": f"/{PREFIX}", "app": LazyApp()}]  # noqa: RUF012 - Airflow's form
     external_views = [  # noqa: RUF012 - Airflow's form
         {
