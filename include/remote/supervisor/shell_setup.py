@@ -17,14 +17,19 @@ _EARLIER = "TRC_BASH_ENV"
 # The failure of a pipe's last part bash shows by itself. 141: `yes | head -1`. Scripts that lie elsewhere, such as
 # those of the system, are left alone, and so is `bash -c`.
 _TEXT = r"""[ -z "${TRC_BASH_ENV:-}" ] || . "$TRC_BASH_ENV"
+_trc_project=%s
+_trc_note() {
+  case $1 in "$_trc_project"/* | [!/]*) ;; *) return ;; esac
+  local status
+  for status in "${@:2:$#-2}"; do
+    case $status in 0 | 141) ;; *) _trc_failed=$status ;; esac
+  done
+}
 case $0 in
 bash | */bash) ;;
-%s/* | [!/]*)
+"$_trc_project"/* | [!/]*)
   set -o pipefail -E
-  trap '_trc_parts=("${PIPESTATUS[@]}")
-for ((_trc_n = 0; _trc_n < ${#_trc_parts[@]} - 1; _trc_n++)); do
-  case ${_trc_parts[_trc_n]} in 0 | 141) ;; *) _trc_failed=${_trc_parts[_trc_n]} ;; esac
-done' ERR
+  trap '_trc_note "${BASH_SOURCE[0]:-$0}" "${PIPESTATUS[@]}"' ERR
   trap '_trc_status=$?
 if [ "$_trc_status" = 0 ] && [ -n "${_trc_failed:-}" ]; then
   echo "airflow-tpu: a part of a pipe in $0 has failed with status $_trc_failed, so the script has" >&2

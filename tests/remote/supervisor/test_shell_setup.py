@@ -80,6 +80,14 @@ def test_programs_of_the_system_are_left_alone(machine: Machine, tmp_path: Path)
     assert run(machine, tmp_path, "bash train.sh", "tool\n")["exit_code"] == 0
 
 
+def test_what_a_script_reads_from_elsewhere_is_left_alone(machine: Machine, tmp_path: Path) -> None:
+    """Activation scripts of the system have pipes of their own; those of the script itself still count."""
+    (tmp_path / "activate").write_text("activate() { false | cat; }\nfalse | cat\nactivate\n")
+    read = f". {tmp_path}/activate\nactivate\necho done\n"
+    assert run(machine, tmp_path, "bash train.sh", read)["exit_code"] == 0
+    assert machine.log() == b"done\n"
+
+
 def test_a_file_that_the_login_names_is_read_first(machine: Machine, tmp_path: Path) -> None:
     """What it sets is there."""
     (tmp_path / "mine").write_text("GREETING=hello\n")
