@@ -106,6 +106,9 @@ class TPURun(TypedDict, total=False):
     :param stall_minutes: When neither the log nor ``progress.json`` nor any file of the output or the checkpoints has
         changed for so long, the run is stopped and tried again. 0 switches this off. Allowed: 0 to 43200 minutes. Left
         out: ``60``.
+    :param unreachable_minutes: How long a TPU VM may not answer that the API calls READY, such as a frozen one, before
+        it is deleted and replaced. It is held meanwhile; the log says what that costs. Allowed: 1 to 60 minutes. Left
+        out: ``5``.
     :param on_changed_code: When a run would resume from a checkpoint that other code has saved: the model would be a
         mixture. Allowed: ``resume`` or ``refuse``. Left out: ``resume``.
     :param allow_paid_reason: Empty refuses what the grant does not cover. The refusal prints the line that accepts it,
@@ -141,6 +144,7 @@ class TPURun(TypedDict, total=False):
     start_within_hours: Number
     max_preemptions: Whole
     stall_minutes: Whole
+    unreachable_minutes: Whole
     on_changed_code: Text
     allow_paid_reason: Text
 

@@ -345,6 +345,14 @@ _LIMITS: Form = {
         "long, the run is stopped and tried again. 0 switches this off.",
         60,
     ),
+    "unreachable_minutes": FormField(
+        LIMITS,
+        "Unreachable in minutes",
+        Whole(1, 60, "minutes"),
+        "How long a TPU VM may not answer that the API calls READY, such as a frozen one, before it is deleted and "
+        "replaced. It is held meanwhile; the log says what that costs.",
+        5,
+    ),
     "on_changed_code": FormField(
         LIMITS,
         "Changed code",

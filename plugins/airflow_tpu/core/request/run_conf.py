@@ -65,6 +65,7 @@ class RunConf:
     start_within_hours: float
     max_preemptions: int
     stall_minutes: int
+    unreachable_minutes: int
     on_changed_code: str
     allow_paid_reason: str
 

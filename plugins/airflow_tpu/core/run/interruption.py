@@ -7,7 +7,9 @@ import datetime as dt
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_tpu.core.catalogue.catalogue import Price
 from airflow_tpu.core.run.messages import Heartbeat
+from airflow_tpu.core.tpu.outcome import UNREACHABLE_LIMIT
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,36 @@ class Reached:
             return found
         # Both of one checkpoint: a newer one without a step is not that of the step before.
         return replace(found, safe_step=_count(mirror.get("last_step"), None), safe_at=mirror["last_at"])
+
+
+@dataclass(frozen=True)
+class SilenceLimit:
+    """How long a worker may not answer while the API calls its node READY.
+
+    :param seconds: how long, ``unreachable_minutes`` of the form.
+    :param cost: what the TPU costs meanwhile, in words; empty where that is not known.
+    """
+
+    seconds: float = UNREACHABLE_LIMIT.total_seconds()
+    cost: str = ""
+
+    @classmethod
+    def with_cost(cls, minutes: int, chips: int, price: Price | None) -> SilenceLimit:
+        """The same with what an hour of the TPU costs.
+
+        :param minutes: how long.
+        :param chips: of the TPU.
+        :param price: list price of a chip-hour, None if none is published.
+        """
+        usd = "at a price that is not published"
+        if price is not None:
+            usd = f"at {chips * price.usd_per_chip_hour:.2f} USD an hour by the price list of {price.date}"
+        return cls(minutes * 60.0, f"its {chips} chip(s) are held meanwhile, {usd}, free where the grant covers them")
+
+    @property
+    def limit(self) -> dt.timedelta:
+        """How long."""
+        return dt.timedelta(seconds=self.seconds)
 
 
 @dataclass(frozen=True)

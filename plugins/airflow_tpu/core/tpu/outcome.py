@@ -26,7 +26,7 @@ from airflow_tpu.errors import (
 )
 
 UNREACHABLE_LIMIT = dt.timedelta(minutes=5)
-"""How long a READY node may be unreachable before the run counts as lost."""
+"""How long a READY node may be unreachable before the run counts as lost, where the form says nothing else."""
 
 _MAINTENANCE = "UNHEALTHY_MAINTENANCE"
 
@@ -61,15 +61,16 @@ def loss_of(seen: Observation) -> TPULost | None:
     return kind(f"node {seen.name} is {seen.node.state}{told}{_of(seen.queued)}: {why}.", seen.at)
 
 
-def silence_of(seen: Observation, silent_for: dt.timedelta) -> TPULost | None:
+def silence_of(seen: Observation, silent_for: dt.timedelta, limit: dt.timedelta = UNREACHABLE_LIMIT) -> TPULost | None:
     """Classify the silence of a worker: by what the API says, then by how long it lasts.
 
     :param seen: what the API says.
     :param silent_for: how long the worker has not answered.
+    :param limit: how long it may not.
     :return: None while it may still come back.
     """
     lost = loss_of(seen)
-    if lost is not None or silent_for <= UNREACHABLE_LIMIT or seen.node is None:
+    if lost is not None or silent_for <= limit or seen.node is None:
         return lost
     minutes = silent_for.total_seconds() / 60
     if seen.node.state == "REPAIRING" or seen.node.health == _MAINTENANCE:

@@ -12,19 +12,18 @@ import contextlib
 import datetime as dt
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.ssh import Timing, WorkerAddress
 from airflow_tpu.core.backoff import ExponentialBackoff
-from airflow_tpu.core.run.interruption import Reached
+from airflow_tpu.core.run.interruption import Reached, SilenceLimit
 from airflow_tpu.core.run.job import RunRef
 from airflow_tpu.core.run.log_lines import LINE_LIMIT, LineAssembler, records
 from airflow_tpu.core.run.messages import Finished, Gone, Heartbeat, LogChunk
 from airflow_tpu.core.run.progress import QUIET, ProgressLines
 from airflow_tpu.core.run.result import RunResult
-from airflow_tpu.core.tpu.outcome import UNREACHABLE_LIMIT
 from airflow_tpu.core.tpu.readiness import Wait
 from airflow_tpu.core.tpu.resource_name import ResourceName
 from airflow_tpu.errors import (
@@ -68,11 +67,13 @@ class RunningJob:
     :param node: the node.
     :param address: worker 0.
     :param ref: name and attempt of the run.
+    :param silence: how long it may not answer.
     """
 
     node: ResourceName
     address: WorkerAddress
     ref: RunRef
+    silence: SilenceLimit = field(default_factory=SilenceLimit)
 
 
 class Follower:
@@ -187,19 +188,22 @@ class Follower:
     async def _after_loss(self, error: Exception, until: dt.datetime) -> None:
         now = dt.datetime.now(dt.UTC)
         self._silent_since = self._silent_since or now
-        lost = await lost_state(self.client, self.job.node, now - self._silent_since)
+        allowed = self.job.silence
+        lost = await lost_state(self.client, self.job.node, now - self._silent_since, allowed.limit)
         if lost is not None:
             raise lost from error
         if not await self._relocate() and isinstance(error, HostKeyMismatch):
             raise error
         if now > until + OVERTIME:
             raise DeadlineExceeded(f"the deadline {until} has passed and {self.job.node} does not answer") from error
-        if now - self._silent_since > 2 * UNREACHABLE_LIMIT:
+        if now - self._silent_since > 2 * allowed.limit:
             raise error  # nor does the API
         self._failures += 1
         pause = _BACKOFF.pause(self._failures)
-        wait = Wait(self._silent_since, min(until + OVERTIME, self._silent_since + UNREACHABLE_LIMIT))
-        log.info("connection lost; the run continues, reconnecting (%s). %s", error, wait.line("an answer", now, pause))
+        wait = Wait(self._silent_since, min(until + OVERTIME, self._silent_since + allowed.limit))
+        line = wait.line("an answer", now, pause)
+        cost = f"; {allowed.cost}" if allowed.cost else ""
+        log.info("connection lost; the run continues, reconnecting (%s). %s%s", error, line, cost)
         await asyncio.sleep(pause)
 
     async def _relocate(self) -> bool:

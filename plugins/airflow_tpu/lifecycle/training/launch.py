@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.core.catalogue.runtimes import python_of
 from airflow_tpu.core.model.fingerprint import code_digest
+from airflow_tpu.core.run.interruption import SilenceLimit
 from airflow_tpu.core.run.job import LastAttempt, asked_digest
 from airflow_tpu.core.run.plan import Attempt, artifacts_uri, plan_job
 from airflow_tpu.core.source.bundle import Bundle
@@ -89,7 +90,7 @@ async def locate(client: TPUClient, run: RunContext, record: RunRecord, node: Re
     :raises ConnectionFailed: it has no address at the moment.
     """
     address = await _address(client, run, record, await living(client, node))
-    return RunningJob(node, address, run.attempt_ref(record))
+    return RunningJob(node, address, run.attempt_ref(record), _silence_limit(run, record))
 
 
 async def _address(client: TPUClient, run: RunContext, record: RunRecord, view: TPUView) -> WorkerAddress:
@@ -98,6 +99,13 @@ async def _address(client: TPUClient, run: RunContext, record: RunRecord, view: 
     if not addresses:
         raise ConnectionFailed(f"{view.name} shows no address at the moment: it is being repaired or rebooted")
     return addresses[0]
+
+
+def _silence_limit(run: RunContext, record: RunRecord) -> SilenceLimit:
+    wanted = run.request
+    spec = wanted.spec_of(wanted.alternative(record))
+    price = wanted.catalogue.price(spec.accelerator_type, spec.zone, spec.tier)
+    return SilenceLimit.with_cost(run.conf.unreachable_minutes, wanted.accelerator_of(record).chips, price)
 
 
 async def attach(client: TPUClient, run: RunContext, record: RunRecord, node: ResourceName) -> RunningJob | None:
@@ -143,7 +151,9 @@ async def launch(client: TPUClient, run: RunContext, record: RunRecord, node: Re
     bundle = build_bundle(run)
     record = run.stores.runs.update(record, lambda now: _begun(run, now, node.id, _code(bundle, run)))
     view = await living(client, node)
-    job = RunningJob(node, await _address(client, run, record, view), run.attempt_ref(record))
+    job = RunningJob(
+        node, await _address(client, run, record, view), run.attempt_ref(record), _silence_limit(run, record)
+    )
     attempt = _attempt(run, record, str(view.queued_resource or view.name))
     spec = plan_job(run.conf, run.request.accelerator_of(record), bundle, attempt)
     async with session_with(client, run.clients.access.login, node, job.address) as session:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_tpu.clients import tpu_list_cache
 from airflow_tpu.clients.tpu_list_cache import Fresh
-from airflow_tpu.core.tpu.outcome import Observation, loss_of, silence_of
+from airflow_tpu.core.tpu.outcome import UNREACHABLE_LIMIT, Observation, loss_of, silence_of
 from airflow_tpu.core.tpu.spec import Phase
 from airflow_tpu.errors import (
     RateLimited,
@@ -73,14 +73,18 @@ async def living(client: TPUClient, node: ResourceName) -> TPUView:
 
 
 async def lost_state(
-    client: TPUClient, node: ResourceName, silent_for: dt.timedelta = dt.timedelta(0)
+    client: TPUClient,
+    node: ResourceName,
+    silent_for: dt.timedelta = dt.timedelta(0),
+    limit: dt.timedelta = UNREACHABLE_LIMIT,
 ) -> TPULost | None:
     """Ask the API whether a node is gone; neither an SSH error nor an API that stumbles decides.
 
     :param silent_for: how long nothing has answered there.
+    :param limit: how long that may last.
     """
     try:
-        return silence_of(await observe(client, node), silent_for)
+        return silence_of(await observe(client, node), silent_for, limit)
     except (TransientError, RateLimited) as error:
         log.info("state of %s unknown, it counts as alive until the next look: %s", node, error)
     return None

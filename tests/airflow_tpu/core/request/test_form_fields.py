@@ -51,6 +51,7 @@ OTHER: Mapping[str, Any] = MappingProxyType(
         "start_within_hours": 11,
         "max_preemptions": 11,
         "stall_minutes": 11,
+        "unreachable_minutes": 12,
         "on_changed_code": "refuse",
         "allow_paid_reason": "other",
     }
@@ -126,6 +127,8 @@ def test_check_and_form_have_the_fields_of_the_table() -> None:
         ("seed", -1),
         ("max_preemptions", 1001),
         ("stall_minutes", 43_201),
+        ("unreachable_minutes", 0),
+        ("unreachable_minutes", 61),
         ("deadline_hours", 0),
         ("deadline_hours", 721),
     ],

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from airflow_tpu.core import json_form
-from airflow_tpu.core.run.interruption import Interruption, Reached, lost_seconds
+from airflow_tpu.core.catalogue.catalogue import Price
+from airflow_tpu.core.run.interruption import Interruption, Reached, SilenceLimit, lost_seconds
 from airflow_tpu.core.run.messages import Heartbeat
 from airflow_tpu.core.run.trigger_context import error_event, raise_for
 from airflow_tpu.errors import TPUPreempted
@@ -22,6 +24,15 @@ def test_line_says_why_how_far_what_is_safe_and_what_is_lost() -> None:
     """One line has the reason, the step reached, the safe step, the lost seconds, and which loss of how many it is."""
     line = str(Interruption("TPUPreempted", 3, 20, step=120, safe_step=100, lost_seconds=41.6))
     assert line == "interruption 3 of 20 allowed (TPUPreempted): step 120 reached, step 100 is safe, 42 s of work lost"
+
+
+def test_silence_limit_says_what_waiting_costs() -> None:
+    """A TPU that does not answer is held: its chips, and what an hour of them is worth where a price is published."""
+    price = Price(Decimal("1.125"), "cloud.google.com", "2026-11-01")
+    allowed = SilenceLimit.with_cost(7, 4, price)
+    assert allowed.limit == dt.timedelta(minutes=7)
+    assert "4 chip(s) are held meanwhile, at 4.50 USD an hour by the price list of 2026-11-01" in allowed.cost
+    assert "a price that is not published" in SilenceLimit.with_cost(7, 4, None).cost
 
 
 def test_line_says_what_nobody_knows() -> None:

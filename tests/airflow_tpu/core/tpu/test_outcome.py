@@ -131,6 +131,13 @@ def test_silence_of_a_machine_that_the_api_calls_ready(seen: Observation, leaf: 
     assert leaf_of(silence_of(seen, LATE)) is leaf
 
 
+def test_form_says_how_long_a_silence_may_last() -> None:
+    """A host that is silent for longer than a run allows is lost, for another run it may still come back."""
+    minutes = [dt.timedelta(minutes=number) for number in (1, 2, 3)]
+    assert isinstance(silence_of(observed("READY"), minutes[1], minutes[0]), HostLost)
+    assert silence_of(observed("READY"), minutes[1], minutes[2]) is None
+
+
 def test_silent_host_is_charged_until_it_is_deleted() -> None:
     """A host that is still READY has no end yet: the delete is its end."""
     lost = silence_of(observed("READY"), LATE)

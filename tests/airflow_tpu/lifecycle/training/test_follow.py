@@ -16,10 +16,11 @@ from google.cloud.tpu_v2.types import Node
 from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.tpu_api import TPUClient
 from airflow_tpu.core import json_form
+from airflow_tpu.core.run.interruption import SilenceLimit
 from airflow_tpu.core.run.job import JobSpec, RunRef
 from airflow_tpu.core.run.result import RunResult
 from airflow_tpu.core.source.bundle import Bundle
-from airflow_tpu.errors import DeadlineExceeded, RunInterrupted, TPULost, TPUPreempted
+from airflow_tpu.errors import DeadlineExceeded, HostLost, RunInterrupted, TPULost, TPUPreempted
 from airflow_tpu.lifecycle.training.follow import OVERTIME, Follower, RunningJob
 from airflow_tpu.lifecycle.waits.reachability import ONE_TRY, arrive
 from localcloud.testing import eventually
@@ -282,6 +283,19 @@ async def test_a_silent_run_shows_how_far_it_is(
         logger.removeHandler(shown)
     assert (result and result.exit_code, log.lines) == (0, [])
     assert "progress.json: step 1; the run is stopped at " in caplog.text
+
+
+async def test_frozen_host_is_given_up_when_the_form_says(
+    real_env: CloudEnv, real_client: TPUClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A frozen host that the API calls READY is lost after the time of the form, and the log says what that costs."""
+    caplog.set_level(logging.INFO)
+    log = Log("ready", lambda: on_worker(real_env, lambda worker: worker.freeze()))
+    script = GATE + 'print("ready", flush=True)\nwait_for_go()\n'
+    job = replace(await started(real_env, real_client, script), silence=SilenceLimit(1.0, "8 chips are held"))
+    with pytest.raises(HostLost, match="nothing has answered there"):
+        await follower(real_env, real_client, job, log).until_finished(later())
+    assert any("connection lost" in line and "8 chips are held" in line for line in caplog.messages)
 
 
 async def test_paused_and_taken_over(real_env: CloudEnv, real_client: TPUClient) -> None:
