@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from airflow.sdk import AssetAlias
 
@@ -26,6 +28,23 @@ def test_the_run_is_the_form_of_the_dag() -> None:
     }
     assert nightly_dag({**run, "start_within_hours": 1}, schedule=None, metric="loss").params["start_within_hours"] == 1
     assert "`tpu-model-big-speech`" in str(dag.doc_md)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"metric": " "}, "metric = ' ': is no name of a metric"),
+        ({"higher_is_better": "False"}, "higher_is_better = 'False': is not True, False or None"),
+        ({"min_improvement": "1%"}, "min_improvement = '1%': is no number in the unit of the metric"),
+        ({"min_improvement": float("nan")}, "min_improvement = nan"),
+        ({"keep_versions": -1}, r"keep_versions = -1: is no whole number from 0 \(keep all\) on"),
+        ({"keep_versions": 2.5}, "keep_versions = 2.5"),
+    ],
+)
+def test_what_cannot_decide_is_refused_before_a_night_is_trained(value: dict[str, Any], words: str) -> None:
+    """The import of the DAG fails, with the value and what is allowed."""
+    with pytest.raises(ConfigError, match=words):
+        nightly_dag(TPURun(model="speech", script="a.py"), schedule=None, **{"metric": "loss", **value})
 
 
 def test_the_metric_reaches_the_promotion() -> None:

@@ -271,6 +271,8 @@ def test_training_changes_what_is_trained_and_nothing_of_the_tpu() -> None:
         assert own.asked() == {"seed": 1, "script": "b.py"}
         with pytest.raises(ConfigError, match=r"accelerator_type.*is not what a training may change.*script"):
             training("other", session, changes={"accelerator_type": "v3-8"})
+        with pytest.raises(ConfigError, match=r"learning_rate.*belongs in the field arguments: --learning_rate="):
+            training("another", session, changes={"learning_rate": 0.1})
 
 
 @pytest.mark.usefixtures("dag")

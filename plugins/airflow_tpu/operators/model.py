@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -120,6 +122,7 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
     :param min_improvement: how much better than the champion it must be, in the metric's own unit.
     :param keep_versions: versions that stay, with their artifacts; 0 keeps all.
     :return: version, whether it was promoted, and why.
+    :raises ConfigError: one of the four cannot be meant, which fails the DAG's import and not a night's training.
     """
 
     template_fields = (*CloudTPUBaseOperator.template_fields, "artifacts_uri", "fingerprint")
@@ -142,6 +145,8 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
         self.fingerprint = fingerprint
         self.bar = Bar(metric, min_improvement, higher_is_better)
         self.keep_versions = keep_versions
+        if faults := list(_doubts(self.bar, keep_versions)):
+            raise ConfigError(faults, f"the promotion of task {self.task_id}")
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
@@ -200,6 +205,22 @@ class CloudTPUPromoteModelOperator(CloudTPUBaseOperator):
                 context["outlet_events"][outlet].add(Asset(model_asset(manifest.model)), extra=extra)
             else:
                 context["outlet_events"][outlet].extra = extra
+
+
+def _doubts(bar: Bar, keep_versions: object) -> Iterator[Fault]:
+    """What is wrong with the values that decide on a promotion; all of them, before anything is trained for it."""
+    if not isinstance(bar.metric, str) or not bar.metric.strip():
+        yield Fault("metric", bar.metric, "is no name of a metric in result.json")
+    if bar.higher_is_better not in (None, True, False):
+        yield Fault("higher_is_better", bar.higher_is_better, "is not True, False or None")
+    if not _is_number(bar.min_improvement) or not math.isfinite(bar.min_improvement):
+        yield Fault("min_improvement", bar.min_improvement, "is no number in the unit of the metric, such as 0.01")
+    if not _is_number(keep_versions) or not isinstance(keep_versions, int) or keep_versions < 0:
+        yield Fault("keep_versions", keep_versions, "is no whole number from 0 (keep all) on")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class CloudTPURollBackModelOperator(ReportingOperator):

@@ -57,8 +57,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         changes = changes or {}
         wrong = [name for name in changes if name not in ASKED]
         if wrong:
-            faults = [Fault(name, changes[name], "is not what a training may change", ASKED) for name in wrong]
-            raise ConfigError(faults, f"changes of {kwargs.get('task_id')}")
+            raise ConfigError([_no_change(name, changes) for name in wrong], f"changes of {kwargs.get('task_id')}")
         limits = {"retries": INFRASTRUCTURE_RETRIES + retries, "retry_policy": retry_policy(retries)}
         super().__init__(**{**limits, **kwargs})
         check_session_is_open(self)
@@ -118,6 +117,16 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
             "exit_code": result.exit_code,
             "training_seconds": round(result.seconds, 1),
         }
+
+
+def _no_change(name: str, changes: Mapping[str, Any]) -> Fault:
+    """What is wrong with a name among the changes: a field of the whole session, or no field at all."""
+    from airflow_tpu.core.request.form_fields import FORM
+    from airflow_tpu.core.request.unknown_fields import unknown_field
+
+    if name in FORM:
+        return Fault(name, changes[name], "is not what a training may change", ASKED)
+    return unknown_field(name, ASKED)
 
 
 def nearest_trainings(task: BaseOperator) -> list[CloudTPUTrainOperator]:
