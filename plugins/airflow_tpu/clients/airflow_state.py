@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from airflow_tpu.core.tpu.labels import RunKey
 
 
+MARKED_KEY = "marked"
+"""XCom key at the lease of a session: what a person has said of the whole DAG run, one of the two states below."""
+
+FAILED, SUCCESS = "failed", "success"
+
 HEALTH_SECONDS = 5.0
 """How long the health page of Airflow may take."""
 

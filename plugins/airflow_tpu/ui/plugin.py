@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin: a page in Airflow's navigation and the application behind it."""
+"""The plugin: a page in Airflow's navigation, the application behind it, and an ear for what people say of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from airflow_tpu.ui import preload
+from airflow_tpu.ui import marked_runs, preload
 
 PREFIX = "airflow-tpu"
 
@@ -44,7 +44,7 @@ class CloudTPUPlugin(AirflowPlugin):
     """The page *TPU usage* below *Browse* in Airflow's navigation."""
 
     name = "airflow_tpu"
-    listeners = [preload]  # noqa: RUF012 - Airflow's form
+    listeners = [marked_runs, preload]  # noqa: RUF012 - Airflow's form
     fastapi_apps = [{"name": "TPU usage", "url_prefix": f"/{PREFIX}", "app": LazyApp()}]  # noqa: RUF012 - Airflow's form
     external_views = [  # noqa: RUF012 - Airflow's form
         {
