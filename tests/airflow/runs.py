@@ -100,6 +100,17 @@ class TrainingRun:
             assert reaper.until_over() == {"reap": "success"}
             eventually(self.resources, lambda found: not found, TIMEOUT, POLL)
 
+    def asset_id(self, name: str) -> int:
+        """Number of an asset in Airflow's metadata database."""
+        found = self.client.call(f"/api/v2/assets?name_pattern={quote(name, safe='')}")["assets"]
+        return int(next(item["id"] for item in found if item["name"] == name))
+
+    def started_by(self, kind: str) -> TrainingRun:
+        """Wait for a run of the same DAG that Airflow has started by itself, by the kind of run."""
+        path = f"/api/v2/dags/{self.dag}/dagRuns?run_type={kind}"
+        (found, *_) = eventually(lambda: self.client.call(path)["dag_runs"], bool, TIMEOUT, POLL)
+        return replace(self, name=found["dag_run_id"])
+
     def delete(self) -> int:
         """Delete the DAG run; returns the status code of the answer."""
         return status_of(self.client, self.path, "DELETE")

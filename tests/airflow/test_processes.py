@@ -7,6 +7,7 @@ follow, one by one, and end processes that all of Airflow needs.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections import Counter
@@ -19,8 +20,8 @@ from localcloud.testing import eventually
 from tests.airflow.browsing import looks_around, trains
 from tests.airflow.parallel_runs import ParallelRuns, together
 from tests.airflow.runs import POLL, TIMEOUT, TrainingRun, colleagues, ends_green, refusal, status_of
-from tests.airflow.variants import BROKEN, CELERY, MAPPED, PAUSED, REMOVED, TIMED, TRAIN, WORKING
-from tests.dags.evidence import ready_spans
+from tests.airflow.variants import BROKEN, CELERY, CHAMPION, MAPPED, PAUSED, REMOVED, TIMED, TRAIN, WORKING
+from tests.dags.evidence import ready_spans, upload
 
 # The first test waits for Airflow to come up, and for its story among all the others.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
@@ -39,6 +40,21 @@ def kill_worker(run: TrainingRun, task: str) -> None:
     """Kill the process that a task runs in; the scheduler has it tried again."""
     os.kill(run.until_process(task), signal.SIGKILL)
     run.until(task, "up_for_retry")
+
+
+# --- started by an asset ---
+
+
+@together(CHAMPION)
+def test_new_champion_starts_its_dag(run: TrainingRun) -> None:
+    """An event of the champion's asset starts a run, whose training is told where the champion's artifacts are."""
+    uri = upload(run.cloud, "champion/output/model.txt", "of the champion").removesuffix("/output/model.txt")
+    event = {"asset_id": run.asset_id("tpu-model-digits"), "extra": {"artifacts_uri": uri}}
+    run.client.call("/api/v2/assets/events", event)
+    started = run.started_by("asset_triggered")
+    assert set(started.until_over().values()) == {"success"}
+    assert f"--model {uri}" in json.dumps(started.task("measure")["rendered_fields"])
+    started.assert_nothing_left()
 
 
 # --- ended by a person ---
@@ -117,6 +133,19 @@ def test_run_marked_failed_and_deleted(run: TrainingRun) -> None:
     assert (tasks["verdict"], run.state) == ("failed", "failed")
     run.assert_nothing_left()
     assert run.delete() == 204
+
+
+@together(WORKING)
+def test_run_marked_failed_while_nothing_runs(run: TrainingRun) -> None:
+    """The training waits for its next try, so Airflow fails no task; its TPU goes, and the run is red all the same."""
+    run.trigger()
+    run.until_training("running")
+    kill_worker(run, "train")
+    run.mark_run("failed")
+    tasks = run.until_over()
+    assert (tasks["train"], tasks["copy"], tasks["delete"]) == ("skipped", "skipped", "success")
+    assert (tasks["verdict"], run.state) == ("failed", "failed")
+    run.assert_nothing_left()
 
 
 @together(TRAIN)

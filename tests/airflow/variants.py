@@ -25,6 +25,8 @@ OVERRUN = "tpu_train_overrun"
 """Its runs have a timeout, after which Airflow starts no task any more, and it has the alerts."""
 MAPPED = "tpu_train_mapped"
 """Three sessions of a mapped group."""
+CHAMPION = "on_new_champion"
+"""An example of the documentation, which an asset event starts."""
 REAPER = "tpu_reaper"
 
 Change = tuple[str, str]
@@ -64,6 +66,7 @@ def write(folder: Path) -> None:
     _write(folder, TRAIN, OVERRUN, _SOON, _RUN_TIMEOUT)
     _write(folder, REAPER, REAPER, _BY_HAND)
     shutil.copy(Path(__file__).parent / "files" / f"{MAPPED}.py", folder)
+    shutil.copy(ROOT / "docs" / "examples" / f"{CHAMPION}.py", folder)
 
 
 def _write(folder: Path, original: str, dag: str, *changes: Change) -> None:
