@@ -12,7 +12,7 @@ from airflow_tpu.tpu_run import TPURun
 
 CHAMPION = Asset("tpu-model-digits")
 # A run that a person starts has no event, and measures nothing.
-URI = """{%- for events in triggering_asset_events.values() -%}{{ events[-1].extra.artifacts_uri }}{%- endfor -%}"""
+URI = "{% for events in triggering_asset_events.values() %}{{ events[-1].extra.artifacts_uri }}{% endfor %}"
 RUN = TPURun(script="hello.py", accelerator_type="v2-8", zone="us-central1-f", arguments=f"--model {URI}")
 
 with (

@@ -174,6 +174,10 @@ ADVICE = {
         "The task delete ends the TPU; where delete itself has failed, tpu_reaper does.",
         "Read the end of the log of the first task that the message names.",
     ),
+    "RunMarkedFailed": Advice(
+        "The task delete ends the TPU; where delete itself has failed, tpu_reaper does.",
+        "Nothing. To train again, trigger the DAG, or clear the run: it resumes from its newest checkpoint.",
+    ),
     "BudgetExhausted": Advice(
         "", "Raise max_preemptions, or save checkpoints more often, and clear the run: it resumes where it was."
     ),

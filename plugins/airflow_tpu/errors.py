@@ -321,6 +321,10 @@ class TasksFailed(TPUError):
     """Tasks of the DAG run have failed, so the run has."""
 
 
+class RunMarkedFailed(TPUError):
+    """A person has marked the whole DAG run failed."""
+
+
 class DeadlineExceeded(TPUError):
     """The run's deadline has passed."""
 

@@ -231,4 +231,4 @@ def words_of_people(dag_id: str, run_id: str) -> dict[str, str]:
         XComModel.dag_id == dag_id, XComModel.run_id == run_id, XComModel.key == MARKED_KEY
     )
     with create_session() as session:
-        return dict(session.execute(query).tuples().all())
+        return {task_id: value for task_id, value in session.execute(query)}

@@ -32,6 +32,7 @@ _ROLE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 _UNKNOWN = (
     "this package does not know the error: if it stays after the task was cleared, report it with the frames above."
 )
+_AFTER_THE_LAST = "Nothing yet. If the last try fails too: "
 _ONCE_MORE = "it was tried as often as allowed; when the cause is gone, clear the task: it continues where it was."
 
 
@@ -110,6 +111,8 @@ def last_line(error: BaseException, task: BaseOperator | MappedOperator, final: 
         said = advice(error)
         what, cost = _what(error), _sentence(error.consequence or consequence) or said.cost
         todo = _ONCE_MORE if final and error.retry is not Retry.NEVER else said.todo
+        if not final and error.retry is Retry.NEVER:  # a script that its task tries again
+            todo = f"{_AFTER_THE_LAST}{todo}"
         kind = f"{kind} in docs/errors.md"
     else:
         known = reason_of_airflow(error)

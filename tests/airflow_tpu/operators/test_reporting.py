@@ -112,6 +112,13 @@ def test_last_line_of_a_lost_tpu(final: bool, words: str) -> None:
     assert re.search(f"To do: .*{words}", found)
 
 
+def test_last_line_of_a_script_that_is_tried_again() -> None:
+    """While its task has tries left, a person need not do anything."""
+    task = CloudTPUTrainOperator(task_id="train", conf={}, retries=1)
+    found = last_line(errors.RunFailed("the script ended with exit code 3", 3), task, False)
+    assert "It is tried again. To do: Nothing yet. If the last try fails too: Correct the script" in found
+
+
 def test_last_line_of_a_fault_of_ours() -> None:
     """An error without a class of ours says that it is worth a report, and what it means for the TPU."""
     found = last_line(KeyError("node"), CloudTPUTrainOperator(task_id="train", conf={}), True)
