@@ -19,7 +19,7 @@ from airflow_tpu.core.source.first_command import tool_packages
 from airflow_tpu.core.source.notebook import notebook_packages
 from airflow_tpu.core.source.program import script_faults, start_faults
 from airflow_tpu.core.source.project import Project, command_project, find_project
-from airflow_tpu.core.source.python_files import PythonFiles, Version
+from airflow_tpu.core.source.python_files import PythonFiles
 from airflow_tpu.core.source.requirements import requirement_faults
 from airflow_tpu.core.source.selection import Source, selected_files
 from airflow_tpu.errors import ConfigError, Fault
@@ -88,7 +88,7 @@ def _project(source: Source) -> Project:
             project = find_project(source.top, source.script, source.is_shared)
         else:
             project = command_project(source.top, command)
-        faults += _script_faults(field, project, project.script, source.python) if project.script else ()
+        faults += _script_faults(field, project, project.script, source) if project.script else ()
         faults += start_faults(field, shown, project.script) if project.starts_itself and project.script else ()
     except FileNotFoundError as error:
         faults.append(Fault(field, shown, f"there is no such file: {error.args[0]}"))
@@ -98,9 +98,10 @@ def _project(source: Source) -> Project:
     return project
 
 
-def _script_faults(field: str, project: Project, script: Path, python: Version | None) -> Iterator[Fault]:
+def _script_faults(field: str, project: Project, script: Path, source: Source) -> Iterator[Fault]:
     yield from script_faults(field, script)
-    yield from PythonFiles(field, project.top, python).faults(script, project.working_dir)
+    files = PythonFiles(field, project.top, source.python, by_path=source.command is None)
+    yield from files.faults(script, project.working_dir)
 
 
 def _requirement_faults(source: Source) -> list[Fault]:

@@ -27,11 +27,13 @@ class PythonFiles:
     :param name: of the form's field that names the script.
     :param top: where paths in messages begin.
     :param python: version of Python on the TPU VM, None if it is not known.
+    :param by_path: the script is started by its path, so that it is in no package.
     """
 
     name: str
     top: Path
     python: Version | None = None
+    by_path: bool = False
     _seen: set[Path] = field(default_factory=set)
     _elsewhere: bool = False
 
@@ -52,6 +54,9 @@ class PythonFiles:
                 tree = parsed(path, self.python)
             except (SyntaxError, ValueError) as error:
                 yield Fault(self.name, self._shown(path), self._words(error))
+                continue
+            if path == script and self.by_path and (dotted := _first_relative(tree)):
+                yield Fault(self.name, self._shown(path), f"{dotted}{_IN_NO_PACKAGE}")
                 continue
             self._elsewhere = self._elsewhere or _changes_path(tree)
             for name, found in _imports(tree, path, () if self._elsewhere else roots):
@@ -104,6 +109,18 @@ def _imports(tree: ast.Module, path: Path, roots: tuple[Path, ...]) -> Iterator[
             yield from _absolute(node.module, roots)
         elif isinstance(node, ast.ImportFrom) and node.level:
             yield from _relative(node, path)
+
+
+_IN_NO_PACKAGE = (
+    ": Python refuses the dot in a script that is started by its path. Leave the dot out, or give a command instead of "
+    "the script, such as python -m package.module"
+)
+
+
+def _first_relative(tree: ast.Module) -> str:
+    """The first import of a file that is relative to its package, empty if it has none."""
+    found = (node for node in tree.body if isinstance(node, ast.ImportFrom) and node.level)
+    return next((f"line {node.lineno} imports from {'.' * node.level}{node.module or ''}" for node in found), "")
 
 
 def _changes_path(tree: ast.Module) -> bool:

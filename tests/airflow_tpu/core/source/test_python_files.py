@@ -85,6 +85,16 @@ def test_import_that_may_work_on_the_vm(tmp_path: Path, text: str, others: dict[
     assert problems(tmp_path, {"train.py": text, **others}) == []
 
 
+def test_script_that_is_started_by_its_path_is_in_no_package(tmp_path: Path) -> None:
+    """Python refuses its relative imports; the same file as a module of a command may have them."""
+    for name, text in (("__init__.py", ""), ("net.py", ""), ("train.py", "from . import net\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    script = tmp_path / "train.py"
+    (found,) = PythonFiles("script", tmp_path, by_path=True).faults(script, tmp_path)
+    assert "line 1 imports from .: Python refuses the dot in a script that is started by its path" in str(found)
+    assert list(PythonFiles("command", tmp_path).faults(script, tmp_path)) == []
+
+
 def test_bundle_of_a_broken_script_is_refused_with_everything_that_is_wrong(tmp_path: Path) -> None:
     """Syntax and requirements at once, each with the field of the form that names it."""
     (tmp_path / "train.py").write_text(MATCH, encoding="utf-8")
