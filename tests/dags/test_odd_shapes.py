@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sessions in shapes that nobody has drawn: what a sceptical author of DAGs tries, each run to its end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DAGs that nobody has drawn for us: sessions below, around and between the other things that Airflow offers."""
 
 from __future__ import annotations
