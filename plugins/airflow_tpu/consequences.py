@@ -172,11 +172,8 @@ ADVICE = {
     ),
     "TasksFailed": Advice(
         "The task delete ends the TPU; where delete itself has failed, tpu_reaper does.",
-        "Read the end of the log of the first task that the message names.",
-    ),
-    "RunMarkedFailed": Advice(
-        "The task delete ends the TPU; where delete itself has failed, tpu_reaper does.",
-        "Nothing. To train again, trigger the DAG, or clear the run: it resumes from its newest checkpoint.",
+        "Read the end of the log of the first task that the message names. Of a run that a person has marked failed "
+        "nothing: cleared, it resumes from its newest checkpoint.",
     ),
     "BudgetExhausted": Advice(
         "", "Raise max_preemptions, or save checkpoints more often, and clear the run: it resumes where it was."

@@ -318,11 +318,7 @@ class RunFailed(RemoteError):
 
 
 class TasksFailed(TPUError):
-    """Tasks of the DAG run have failed, so the run has."""
-
-
-class RunMarkedFailed(TPUError):
-    """A person has marked the whole DAG run failed."""
+    """Tasks of the DAG run have failed, so the run has; or a person has marked all of it failed."""
 
 
 class DeadlineExceeded(TPUError):

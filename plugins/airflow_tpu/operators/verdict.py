@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_tpu.errors import RunMarkedFailed, TasksFailed
+from airflow_tpu.errors import TasksFailed
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
 from airflow_tpu.operators.reporting import ReportingOperator, reported
 
@@ -28,8 +28,7 @@ class CloudTPUVerdictOperator(ReportingOperator):
     In a mapped task group each instance judges the tasks of its own instance, and what is above the group.
 
     :param retries: tries after the first, for a worker that dies; a failure of the run is not tried again.
-    :raises TasksFailed: names the tasks that have failed.
-    :raises RunMarkedFailed: a person has marked the DAG run failed.
+    :raises TasksFailed: names the tasks that have failed, or says that a person has marked the DAG run failed.
     """
 
     ui_color = "#e8f0fe"
@@ -43,7 +42,7 @@ class CloudTPUVerdictOperator(ReportingOperator):
     def execute(self, context: Context) -> None:
         """Look at every task above, and for what a person has said of the whole run."""
         if self._marked_failed(context):
-            raise RunMarkedFailed("a person has marked the DAG run failed; what its trainings have saved is kept.")
+            raise TasksFailed("a person has marked the DAG run failed; what its trainings have saved is kept.")
         states = self._states(context)
         bad = [f"{name} ({state})" for name, state in sorted(states.items()) if state in _BAD]
         if bad:
