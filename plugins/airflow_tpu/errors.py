@@ -275,6 +275,7 @@ class RunInterrupted(RemoteError):
     """The run was stopped from outside; a checkpoint may exist."""
 
     retry = Retry.SOON  # what stopped it may be taking the machine as well
+    killed = False  # True if nobody had asked it to stop: the kernel ends so what uses too much memory
 
 
 class StorageUnreachable(RemoteError):
@@ -309,8 +310,7 @@ class RunFailed(RemoteError):
     budget = Budget.CODE
 
     def __init__(self, message: str, exit_code: int | None = None, tail: str = "", *, consequence: str = "") -> None:
-        self.exit_code = exit_code
-        self.tail = tail
+        self.exit_code, self.tail = exit_code, tail
         super().__init__(message, consequence=consequence)
 
     def __str__(self) -> str:

@@ -14,6 +14,7 @@ from airflow_tpu.errors import (
     Budget,
     BudgetExhausted,
     Retry,
+    RunInterrupted,
     SourceUnreachable,
     StockOut,
     TPUError,
@@ -22,6 +23,9 @@ from airflow_tpu.errors import (
 NO_PROGRESS_LIMIT = 3
 """Attempts in a row without a newer checkpoint after which a run is given up."""
 
+
+KILLED_LIMIT = 3
+"""Attempts in a row that were killed on a TPU that lives, without a newer checkpoint, before memory is the cause."""
 
 MISSING_LIMIT = 3
 """TPUs in a row on which the script finds no device (exit 69) before its framework counts as the cause."""
@@ -35,6 +39,7 @@ class Spent:
     :param idle: interrupted attempts in a row that left no newer checkpoint behind.
     :param step: order of the newest checkpoint that is safe, its step where that is known; -1 for none.
     :param missing: attempts in a row that found no TPU device; each was on a TPU of its own, so each is a loss.
+    :param killed: attempts in a row that were killed on a TPU that lived, without a newer checkpoint.
     :param training: whose attempts and checkpoints these are; the losses are those of the whole session.
     """
 
@@ -43,6 +48,7 @@ class Spent:
     step: int = -1
     missing: int = 0
     training: str = ""
+    killed: int = 0
 
     def of(self, training: str) -> Spent:
         """The same losses, as another training of the session goes on with them: its progress begins anew."""
@@ -64,6 +70,7 @@ class Spent:
             idle=idle,
             step=step if progressed and step is not None else self.step,
             missing=self.missing + 1 if isinstance(error, AcceleratorMissing) else 0,
+            killed=self.killed + 1 if _is_killed(error) and not progressed else 0,
         )
 
     def exhausted(self, error: TPUError, allowed: int, newest: str) -> BudgetExhausted | None:
@@ -81,6 +88,12 @@ class Spent:
                 f"the script found no TPU device on {self.missing} TPUs in a row: its framework does not fit the "
                 f"runtime version of the TPU. Change runtime_version or requirements, then clear the run. {error}"
             )
+        if self.killed >= KILLED_LIMIT:
+            return BudgetExhausted(
+                f"the run was killed {self.killed} times in a row on a TPU that lives: its worker has most likely no "
+                "memory left. Load less at once, or take a type with more memory, then clear the run: it resumes from "
+                f"its newest checkpoint ({newest or 'none'}). {error}"
+            )
         if self.losses > allowed:
             kept = newest or (f"step {self.step}" if self.step >= 0 else "none")
             return BudgetExhausted(
@@ -93,6 +106,10 @@ class Spent:
                 f"than the TPU is taken away. The last loss: {error}"
             )
         return None
+
+
+def _is_killed(error: TPUError) -> bool:
+    return isinstance(error, RunInterrupted) and error.killed
 
 
 def counts(error: TPUError) -> bool:

@@ -291,7 +291,9 @@ def _of_signal_or_code(result: RunResult, tail: str) -> TPUError:
     number = _outside_signal(result)
     if result.stopped or number is not None:
         hint = "; without a preemption, the worker may be out of memory" if number == signal.SIGKILL else ""
-        return RunInterrupted(f"the run was ended from outside ({result.how}){hint}")
+        error = RunInterrupted(f"the run was ended from outside ({result.how}){hint}")
+        error.killed = number == signal.SIGKILL and not result.stopped
+        return error
     if result.signal is not None or result.exit_code in (128 + signal.SIGABRT, 128 + signal.SIGSEGV):
         return _failed(result, _CRASH, tail)
     return _failed(result, _FINAL.get(result.exit_code or 0, "the script failed"), tail)

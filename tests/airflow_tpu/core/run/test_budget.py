@@ -12,6 +12,7 @@ from airflow_tpu.errors import (
     ConnectionFailed,
     QuotaZero,
     RunFailed,
+    RunInterrupted,
     StockOut,
     TPUError,
     TPUPreempted,
@@ -77,6 +78,21 @@ def test_progress_resets_the_count() -> None:
 def test_without_checkpoints_only_the_number_of_losses_counts() -> None:
     """A script that saves nothing starts over each time; that is its own choice."""
     assert lose(None, None, None, None).exhausted(LOSS, allowed=10, newest="") is None
+
+
+def test_a_run_that_is_killed_on_living_tpus_is_out_of_memory() -> None:
+    """The kernel kills it again on every TPU: few tries, with or without checkpoints; a preemption is none of them."""
+    killed, spent = RunInterrupted("signal 9"), Spent()
+    killed.killed = True
+    for _ in range(2):
+        spent = spent.after(killed, None)
+        assert spent.exhausted(killed, allowed=20, newest="") is None
+    assert spent.after(LOSS, None).after(killed, None).exhausted(killed, allowed=20, newest="") is None
+    assert spent.after(killed, 7).exhausted(killed, allowed=20, newest="step 7") is None
+    last = spent.after(killed, None)
+    assert "memory" in str(last.exhausted(killed, allowed=20, newest=""))
+    asked = RunInterrupted("SIGTERM")
+    assert spent.after(asked, None).exhausted(asked, allowed=20, newest="") is None
 
 
 def test_json_form_reads_back_equal() -> None:

@@ -95,6 +95,22 @@ def test_the_contract(fields: dict[str, Any], leaf: type[TPUError] | None) -> No
     assert (None if error is None else type(error)) is leaf
 
 
+@pytest.mark.parametrize(
+    ("fields", "killed"),
+    [
+        ({"exit_code": None, "signal": signal.SIGKILL}, True),
+        ({"exit_code": None, "signal": signal.SIGKILL, "stopped": True}, False),
+        ({"exit_code": None, "signal": signal.SIGTERM}, False),
+        ({"exit_code": 143}, False),
+    ],
+)
+def test_what_was_killed_unasked_is_told_from_what_was_asked_to_stop(fields: dict[str, Any], killed: bool) -> None:
+    """The kernel asks nobody when memory is full; whoever shuts a machine down terminates first."""
+    error = classify_exit(RunResult(**fields))
+    assert isinstance(error, RunInterrupted)
+    assert error.killed is killed
+
+
 def test_a_failure_shows_exit_code_and_last_lines() -> None:
     """The person sees in the task's error what the script said last."""
     error = classify_exit(RunResult(exit_code=1), tail="ValueError: no such column")
