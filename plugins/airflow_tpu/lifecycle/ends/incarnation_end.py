@@ -204,11 +204,11 @@ def _trained(record: RunRecord | None, end: IncarnationEnd) -> float:
 
 def _lost(record: RunRecord | None, end: IncarnationEnd) -> float | None:
     """Seconds of training since the newest safe checkpoint; None if unknown."""
-    # After a result of its own nothing of the run has to be done again, whatever comes over the TPU.
-    if end.reason not in _LOSSES or (record is not None and record.life(end.node_id).cause is EndReason.FINISHED):
-        return 0.0
     if record is None:
         return None
+    # After a result of its own nothing of the run has to be done again, whatever comes over the TPU.
+    if end.reason not in _LOSSES or record.life(end.node_id).cause is EndReason.FINISHED:
+        return 0.0
     life = record.life(end.node_id)
     if life.began_at is None:
         return 0.0  # nothing was started on it

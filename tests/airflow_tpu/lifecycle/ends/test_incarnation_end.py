@@ -94,6 +94,12 @@ def test_a_noted_end_outlives_who_noted_it() -> None:
         assert (event.end_reason, event.ended_at) == (EndReason.FINISHED, LATER)
 
 
+@pytest.mark.parametrize("reason", [EndReason.FINISHED, EndReason.STOPPED, EndReason.PREEMPTED, EndReason.DELETED])
+def test_without_a_lease_lost_work_is_unknown(reason: EndReason) -> None:
+    """Nobody knows whether a script ran there, so no loss of 0 seconds is claimed, however the TPU has ended."""
+    assert closing(OPENED, None, ending(reason, LATER), LATER).lost_seconds is None
+
+
 @pytest.mark.parametrize(
     ("hours", "began_at", "reason"),
     [
