@@ -110,7 +110,13 @@ class Reservations:
         return replace(others, entries=(*others.entries, wanted))
 
     def queued(self, wanted: Reservation, now: datetime) -> Reservations:
-        """Let a run wait for one, in the place that it has or as the last; what it held it no longer asks for."""
+        """Let a run wait for one, in the place that it has or as the last; what it held elsewhere it gives back.
+
+        A run that holds this very room keeps it: its TPU may be alive, and the row overfull because of others.
+        """
+        held = self.of(wanted.owner)
+        if held is not None and _pool(held.item) == _pool(wanted.item):
+            return self.taken(wanted, now)
         others = self._only(lambda entry: entry.expires_at > now)
         if any(entry.owner == wanted.owner for entry in others.waiting):
             waiting = tuple(wanted if entry.owner == wanted.owner else entry for entry in others.waiting)

@@ -76,17 +76,16 @@ async def delete_all(client: TPUClient, snapshot: ProjectSnapshot) -> Release:
     :param client: the Cloud TPU API.
     :param snapshot: what is to be deleted, and which zones did not answer.
     """
-    nodes, queued = list(snapshot.nodes), list(snapshot.queued)
     done = Release([], _unknown(snapshot))
     operations: Answers = {}
-    for item in queued:
+    for item in snapshot.queued:
         if _deletable(item):
             operations[item.queued_id] = await _delete(client.delete_queued_resource, item.name, done)
-    for node in nodes:
+    for node in snapshot.nodes:
         request = node.queued_resource.id if node.queued_resource else node.node_id
         if operations.get(request) is None and node.phase is not Phase.DELETING:
             operations[node.node_id] = await _delete(client.delete_node, node.name, done)
-    done.endings.extend(endings_of(nodes, queued, operations, client.clock.now()))
+    done.endings.extend(endings_of(snapshot, operations, client.clock.now()))
     return done
 
 

@@ -23,6 +23,7 @@ from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd
 
 if TYPE_CHECKING:
     from airflow_tpu.clients.tpu_messages import OperationView
+    from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot
 
     Answers = dict[str, OperationView | TPUError | None]
 
@@ -31,6 +32,11 @@ _OF_LOSSES: dict[type[TPULost], EndReason] = {
     TPUVanished: EndReason.VANISHED,
     TPUStopped: EndReason.DELETED,
 }
+
+
+_LOOK_HOLDS = dt.timedelta(seconds=10)
+"""How long what was on its way at a look counts as such. After that, because a laptop slept or the API was slow, it may
+have been READY and charged before its delete: what is unknown counts in full."""
 
 
 def reason_of_error(error: TPUError) -> EndReason:
@@ -53,17 +59,17 @@ def cause_of(error: TPUError) -> EndReason | None:
     return reason_of_error(error) if is_cause else None
 
 
-def endings_of(
-    nodes: Sequence[TPUView], queued: Sequence[QueuedView], answers: Answers, now: dt.datetime
-) -> Iterator[IncarnationEnd]:
+def endings_of(seen: ProjectSnapshot, answers: Answers, now: dt.datetime) -> Iterator[IncarnationEnd]:
     """How each incarnation ended; one that could not be deleted and was not lost either has not ended.
 
-    :param nodes: nodes as they were seen before the delete.
-    :param queued: queued resources as they were seen before the delete.
+    :param seen: nodes and queued resources as they were before the delete.
     :param answers: what the deletes brought, by id of the incarnation.
     :param now: when the deletes had been asked for.
     """
-    for node_id, reason in _reasons(nodes, queued).items():
+    is_old = seen.at is not None and now - seen.at > _LOOK_HOLDS
+    for node_id, reason in _reasons(seen.nodes, seen.queued).items():
+        if is_old and reason is EndReason.NEVER_READY:
+            reason = EndReason.FINISHED
         answer = answers.get(node_id)
         if node_id in answers and answer is None and reason in (EndReason.FINISHED, EndReason.FAILED):
             # Another process was faster, or the list was stale: it is gone already, and not alive again.

@@ -160,13 +160,14 @@ async def delete_expired(
     ]
     nodes = tuple(node for node in snapshot.nodes if node.name in chosen)
     queued = tuple(item for item in snapshot.queued if item.name in chosen)
-    announced(replace(snapshot, nodes=nodes, queued=queued))
+    seen = replace(snapshot, nodes=nodes, queued=queued)
+    announced(seen)
     answers: Answers = {}
     for node_id, answer in await asyncio.gather(*(_delete(client, deletion, done) for deletion in deletions)):
         if not isinstance(answers.get(node_id), OperationView):  # a request that is being deleted takes its node along
             answers[node_id] = answer
     held = {deletion.name.id for deletion in deletions if deletion.run in (leases or {})}
-    for ending in endings_of(nodes, queued, answers, client.clock.now()):
+    for ending in endings_of(seen, answers, client.clock.now()):
         # Without a lease nobody knows what became of the run: it has not finished for all we know.
         done.endings.append(ending if ending.node_id in held else caused(ending, EndReason.DELETED))
     return done

@@ -46,7 +46,7 @@ def note_before(
     """
     everything = snapshot.all_ours(key)
     ended = {item.name.id for item in everything if item.phase in (Phase.LOST, Phase.FAILED)}
-    seen = endings_of(snapshot.ours(key), snapshot.queued_ours(key), {}, stores.runs.clock.now())
+    seen = endings_of(snapshot.of_runs({key.digest}), {}, stores.runs.clock.now())
     over = [end for end in seen if end.node_id in ended and end.reason in (EndReason.PREEMPTED, EndReason.NEVER_READY)]
     # A node goes along with its request, whose delete somebody else has begun.
     going = {item.name.id for item in everything if item.phase is Phase.DELETING}

@@ -204,6 +204,14 @@ def test_a_wait_ends_with_what_it_is_for() -> None:
     assert len(moved.entries) == 4
 
 
+def test_a_wait_for_the_room_that_a_run_holds_keeps_it() -> None:
+    """A row that others have overfilled refuses a run that is tried again too; its TPU may be alive all the same."""
+    later = replace(reservation(100), expires_at=NOW + timedelta(hours=5))
+    kept = queue(1).queued(later, NOW)
+    assert kept.of(later.owner) == later
+    assert (len(kept.entries), [entry.run for entry in kept.waiting]) == (5, [reservation(1).run])
+
+
 def test_a_place_in_the_queue_is_no_chip(ask: Callable[..., str | None]) -> None:
     """Those who wait leave a device to a run that has reserved it, and are no reason to refuse another Airflow."""
     waits = queue(1, 2, taken=4)

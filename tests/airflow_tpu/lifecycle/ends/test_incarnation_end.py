@@ -20,7 +20,7 @@ from airflow_tpu.lifecycle.ends.deletion import delete_seen
 from airflow_tpu.lifecycle.ends.end_reasons import endings_of
 from airflow_tpu.lifecycle.ends.incarnation_end import IncarnationEnd, closing, noted, noted_ends, settled
 from airflow_tpu.lifecycle.ends.records import close_incarnations
-from airflow_tpu.lifecycle.project_snapshot import take_snapshot
+from airflow_tpu.lifecycle.project_snapshot import ProjectSnapshot, take_snapshot
 from airflow_tpu.lifecycle.waits.gone import until_gone
 from airflow_tpu.lifecycle.waits.ready import until_ready
 from tests.airflow_tpu.cloud_env import KEY, CloudEnv, poll_policy
@@ -132,7 +132,7 @@ def test_an_end_crosses_the_trigger() -> None:
 def test_what_is_gone_when_it_is_deleted_was_not_alive(state: str, reason: EndReason) -> None:
     """A list that is behind says nothing new of a TPU that the API no longer knows: its noted end stays."""
     node = TPUView(node_name("p", "us-central1-f", FIRST), state)
-    (end,) = endings_of([node], [], {FIRST: None}, LATER)
+    (end,) = endings_of(ProjectSnapshot((node,), (), ()), {FIRST: None}, LATER)
     assert end.reason is reason
     assert settled([ending(EndReason.DELETED)], [end])[0].reason in (EndReason.DELETED, EndReason.PREEMPTED)
 
@@ -140,4 +140,4 @@ def test_what_is_gone_when_it_is_deleted_was_not_alive(state: str, reason: EndRe
 def test_a_refused_delete_is_no_end() -> None:
     """What could not be deleted lives on."""
     node = TPUView(node_name("p", "us-central1-f", FIRST), "READY")
-    assert list(endings_of([node], [], {FIRST: AccessDenied("no")}, LATER)) == []
+    assert list(endings_of(ProjectSnapshot((node,), (), ()), {FIRST: AccessDenied("no")}, LATER)) == []
