@@ -13,6 +13,7 @@ import json
 import os
 import runpy
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,7 @@ class Interruption:
     :param state: only if its ``state`` is this, unless empty; for JSON files.
     :param write: a file to create first, empty for none.
     :param signal: number of a signal to send, 0 for none.
+    :param hold: publish the file, and wait for ever, until somebody kills the process.
     """
 
     at: str
@@ -33,10 +35,11 @@ class Interruption:
     state: str = ""
     write: str = ""
     signal: int = 0
+    hold: bool = False
 
-    def command(self, script: Path, *arguments: str) -> list[str]:
+    def command(self, script: Path, *arguments: str, python: str = sys.executable) -> list[str]:
         """The command line that runs a script with this interruption."""
-        return [sys.executable, __file__, json.dumps(dataclasses.asdict(self)), str(script), *arguments]
+        return [python, __file__, json.dumps(dataclasses.asdict(self)), str(script), *arguments]
 
     def is_due(self, source: str, target: str) -> bool:
         """Tell whether this rename is the instant."""
@@ -45,14 +48,17 @@ class Interruption:
         if not self.step and not self.state:
             return True
         document = json.loads(Path(source).read_bytes())
-        return document.get("step", 0) >= self.step and self.state in ("", document["state"])
+        return document.get("step", 0) >= self.step and self.state in ("", document.get("state"))
 
-    def happen(self) -> None:
-        """Create the file and send the signal."""
+    def happen(self, source: str, target: str) -> None:
+        """Create the file, send the signal, hold the process up."""
         if self.write:
             Path(self.write).write_text("written by a test\n")
         if self.signal:
             os.kill(os.getpid(), self.signal)
+        if self.hold:
+            os.replace(source, target)
+            threading.Event().wait()
 
 
 def main() -> None:
@@ -63,7 +69,7 @@ def main() -> None:
     def watch(event: str, arguments: tuple[object, ...]) -> None:
         if event == "os.rename" and pending and interruption.is_due(str(arguments[0]), str(arguments[1])):
             pending.clear()
-            interruption.happen()
+            interruption.happen(str(arguments[0]), str(arguments[1]))
 
     sys.addaudithook(watch)
     sys.argv[:] = sys.argv[2:]
