@@ -68,7 +68,7 @@ class FrameworkRun:
 
     def saved(self, step: int) -> None:
         """Wait until the training says that it has saved a step."""
-        self._await(lambda: self._document("progress").get("step") == step)
+        self._await(lambda: self.step == step)
 
     def lose_machine(self) -> None:
         """Kill everything on the machine, and remove its disk."""
@@ -91,6 +91,11 @@ class FrameworkRun:
         """Wait for the end, which must be a good one; how the training of this name ended."""
         assert self.result()["exit_code"] == 0, self.log
         return self._document(name)
+
+    @property
+    def step(self) -> int | None:
+        """The step that the newest attempt reports, None before its first report."""
+        return self._document("progress").get("step")
 
     @property
     def log(self) -> str:

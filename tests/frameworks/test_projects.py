@@ -84,9 +84,11 @@ def test_a_project_ends_like_an_undisturbed_one(
         stopped = run.start(interruption=STOPPED).result()
         assert "from step 2" in run.log
         assert (stopped["exit_code"], stopped["checkpoint_durable"]) == (75, True)
+        step = run.step
+        assert step in (4, 5)  # a project that saves at a fixed step may look for a request right after it
         run.lose_machine()
         assert run.start().ended_as("metrics") == project.undisturbed()
-        assert "from step 5" in run.log
+        assert f"from step {step} " in run.log
 
 
 def test_flowers_end_like_undisturbed_ones(bucket: CheckpointServer, front: TLSFront, tmp_path: Path) -> None:

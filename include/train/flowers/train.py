@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which flower a photo shows: a network that knows photos already learns it, from TFRecords in a bucket.
 
 ::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A transformer that learns to write a text byte by byte, in JAX and Flax, on all devices there are: TPU, GPU or CPU.
 
 ::
@@ -106,7 +107,7 @@ def run(training: Training, stopping: Callable[[], bool]) -> None:
         step = checkpoints.latest_step() or 0
         if step:
             training.state = checkpoints.restore(step, args=ocp.args.StandardRestore(training.state))
-        print(f"training on {jax.device_count()} {jax.default_backend()} device(s), from step {step}", flush=True)
+        print(f"training on {jax.device_count()} x {jax.default_backend()}, from step {step} of {total}", flush=True)
         while step < total:
             training.advance(step)
             step += 1
