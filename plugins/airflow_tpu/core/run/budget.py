@@ -15,6 +15,7 @@ from airflow_tpu.errors import (
     BudgetExhausted,
     Retry,
     RunInterrupted,
+    RunStalled,
     SourceUnreachable,
     StockOut,
     TPUError,
@@ -26,6 +27,9 @@ NO_PROGRESS_LIMIT = 3
 
 KILLED_LIMIT = 3
 """Attempts in a row that were killed on a TPU that lives, without a newer checkpoint, before memory is the cause."""
+
+STALLED_LIMIT = 4
+"""Attempts in a row that stalled without a newer checkpoint, two on each of two TPUs: then the script is the cause."""
 
 MISSING_LIMIT = 3
 """TPUs in a row on which the script finds no device (exit 69) before its framework counts as the cause."""
@@ -40,6 +44,7 @@ class Spent:
     :param step: order of the newest checkpoint that is safe, its step where that is known; -1 for none.
     :param missing: attempts in a row that found no TPU device; each was on a TPU of its own, so each is a loss.
     :param killed: attempts in a row that were killed on a TPU that lived, without a newer checkpoint.
+    :param stalled: attempts in a row that stalled, without a newer checkpoint.
     :param training: whose attempts and checkpoints these are; the losses are those of the whole session.
     """
 
@@ -49,6 +54,7 @@ class Spent:
     missing: int = 0
     training: str = ""
     killed: int = 0
+    stalled: int = 0
 
     def of(self, training: str) -> Spent:
         """The same losses, as another training of the session goes on with them: its progress begins anew."""
@@ -71,6 +77,7 @@ class Spent:
             step=step if progressed and step is not None else self.step,
             missing=self.missing + 1 if isinstance(error, AcceleratorMissing) else 0,
             killed=self.killed + 1 if _is_killed(error) and not progressed else 0,
+            stalled=self.stalled + 1 if isinstance(error, RunStalled) and not progressed else 0,
         )
 
     def exhausted(self, error: TPUError, allowed: int, newest: str) -> BudgetExhausted | None:
@@ -93,6 +100,12 @@ class Spent:
                 f"the run was killed {self.killed} times in a row on a TPU that lives: its worker has most likely no "
                 "memory left. Load less at once, or take a type with more memory, then clear the run: it resumes from "
                 f"its newest checkpoint ({newest or 'none'}). {error}"
+            )
+        if self.stalled >= STALLED_LIMIT:
+            return BudgetExhausted(
+                f"the run has stalled {self.stalled} times in a row without a newer checkpoint, on more than one TPU: "
+                "its script hangs. Mend it, then clear the run: it resumes from its newest checkpoint "
+                f"({newest or 'none'}). {error}"
             )
         if self.losses > allowed:
             kept = newest or (f"step {self.step}" if self.step >= 0 else "none")

@@ -6,13 +6,14 @@ from __future__ import annotations
 import pytest
 
 from airflow_tpu.core import json_form
-from airflow_tpu.core.run.budget import MISSING_LIMIT, NO_PROGRESS_LIMIT, Spent
+from airflow_tpu.core.run.budget import MISSING_LIMIT, NO_PROGRESS_LIMIT, STALLED_LIMIT, Spent
 from airflow_tpu.errors import (
     AcceleratorMissing,
     ConnectionFailed,
     QuotaZero,
     RunFailed,
     RunInterrupted,
+    RunStalled,
     StockOut,
     TPUError,
     TPUPreempted,
@@ -93,6 +94,17 @@ def test_a_run_that_is_killed_on_living_tpus_is_out_of_memory() -> None:
     assert "memory" in str(last.exhausted(killed, allowed=20, newest=""))
     asked = RunInterrupted("SIGTERM")
     assert spent.after(asked, None).exhausted(asked, allowed=20, newest="") is None
+
+
+def test_a_script_that_hangs_on_two_tpus_is_not_started_for_ever() -> None:
+    """Each stall costs an hour of a TPU: a few in a row end the run, with or without checkpoints."""
+    stalled, spent = RunStalled("nothing changed"), Spent()
+    for _ in range(STALLED_LIMIT):
+        assert spent.exhausted(stalled, allowed=20, newest="") is None
+        spent = spent.after(stalled, None)
+    assert "its script hangs" in str(spent.exhausted(stalled, allowed=20, newest=""))
+    assert spent.after(stalled, 7).exhausted(stalled, allowed=20, newest="step 7") is None
+    assert spent.after(LOSS, None).exhausted(LOSS, allowed=20, newest="") is None
 
 
 def test_json_form_reads_back_equal() -> None:
