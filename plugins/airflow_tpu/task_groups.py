@@ -25,7 +25,7 @@ from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.lease import CloudTPULeaseOperator
 from airflow_tpu.operators.ledger import USAGE_ASSET
 from airflow_tpu.operators.provision import INFRASTRUCTURE_RETRIES
-from airflow_tpu.operators.run import CloudTPUTrainOperator
+from airflow_tpu.operators.run import CloudTPUTrainOperator, nearest_trainings
 from airflow_tpu.operators.tpu import CloudTPUCreateOperator, CloudTPUDeleteOperator
 from airflow_tpu.operators.verdict import CloudTPUVerdictOperator
 
@@ -237,11 +237,16 @@ def _branches(task: Operator) -> bool:
     return isinstance(task, BranchMixIn)
 
 
+_ABOVE = "write train >> copy inside the with block, or name one with training=..."
+
+
 def _unknown(
     name: str, ours: Iterable[CloudTPUBaseOperator], trainings: Iterable[CloudTPUTrainOperator]
 ) -> Iterator[Fault]:
     known = {task.training: task.task_id for task in trainings}
     for task in ours:
+        if isinstance(task, CloudTPUArtifactsToGCSOperator) and not task.of_task and not nearest_trainings(task):
+            yield Fault("training", task.task_id, f"has no training above it: {_ABOVE}", tuple(known))
         named = task.of_task if isinstance(task, CloudTPUArtifactsToGCSOperator) and task.session == name else ""
         if named and named not in known and named not in known.values():
             yield Fault("training", named, f"is no training of the session of {task.task_id}", tuple(known))

@@ -215,6 +215,12 @@ def copy_of_nothing(session: TPUSession) -> None:
     training("one", session) >> CloudTPUArtifactsToGCSOperator(task_id="copy", training="on", **session.arguments)
 
 
+def copy_beside_its_training(session: TPUSession) -> None:
+    """A copy that comes after nothing."""
+    training("one", session)
+    CloudTPUArtifactsToGCSOperator(task_id="copy", **session.arguments)
+
+
 def branch_that_leads_to_both(session: TPUSession) -> None:
     """A branching task above both, and a child of it that is above both too."""
 
@@ -251,6 +257,7 @@ REFUSED = {
     in_mapped_group_of_the_session: "expand = 'big.sweep.one': its mapped instances would share one TPU: map a task",
     of_a_session_that_has_ended: "session = 'big.one': is defined after its session has ended: move it into",
     without_session: r"session = 'big.one': has no session: call it with \*\*session.arguments",
+    copy_beside_its_training: "training = 'big.copy': has no training above it: write train >> copy inside.*one",
     copy_of_nothing: "training = 'on': is no training of the session of big.copy.*one",
 }
 
@@ -298,3 +305,25 @@ def test_default_arguments_of_a_dag_reach_the_script_and_spare_the_tpu() -> None
         8,
     )
     assert dag.get_task("train").retries == INFRASTRUCTURE_RETRIES + 1
+
+
+@pytest.mark.usefixtures("dag")
+def test_changes_may_be_what_another_task_returns() -> None:
+    """They are checked when they are known, by the same rule."""
+
+    @task
+    def best() -> dict[str, str]:
+        return {"arguments": "--lr 0.1"}
+
+    with tpu_session(conf={"script": "a.py"}) as session:
+        train = training("train", session, changes=best())
+    assert train.upstream_task_ids == {"best"}
+    train.changes = {"arguments": "--lr 0.1"}
+    assert train.asked() == {"script": "a.py", "arguments": "--lr 0.1"}
+    for found, words in (
+        ({"zone": "us-central1-f"}, "zone.*is not what a training may change"),
+        (3, "is not a mapping"),
+    ):
+        train.changes = found
+        with pytest.raises(ConfigError, match=words):
+            train.asked()

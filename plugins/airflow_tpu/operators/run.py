@@ -20,7 +20,7 @@ from airflow_tpu.operators.reporting import reported
 from airflow_tpu.retry import retry_policy
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk import BaseOperator, Context, XComArg
 
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.lifecycle.ensure_tpu import Ready
@@ -44,7 +44,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
     attempts, checkpoints, artifacts and log file, below the id of its task; budget, deadline and TPU are the session's.
 
     :param changes: fields of the form that are different for this training, such as ``script`` or ``arguments``; which
-        TPU it is, and until when, the session says (templated).
+        TPU it is, and until when, the session says (templated; the output of another task may stand for them).
     :param retries: how often a script that has failed is tried again, on the same TPU, where it resumes from its newest
         checkpoint. Exit codes 64, 65, 66 and 70 end it at once. Losses of the TPU count apart: ``max_preemptions``.
     :return: attempt, exit code and seconds of training.
@@ -53,15 +53,13 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
     template_fields = (*CloudTPUProvisionOperator.template_fields, "changes")
     operator_extra_links = (CloudTPUNodeLink(), CloudTPUArtifactsLink())
 
-    def __init__(self, *, changes: Mapping[str, Any] | None = None, retries: int = 0, **kwargs: Any) -> None:
-        changes = changes or {}
-        wrong = [name for name in changes if name not in ASKED]
-        if wrong:
-            raise ConfigError([_no_change(name, changes) for name in wrong], f"changes of {kwargs.get('task_id')}")
+    def __init__(self, *, changes: Mapping[str, Any] | XComArg | None = None, retries: int = 0, **kwargs: Any) -> None:
+        if changes is None or isinstance(changes, Mapping):
+            check_changes(changes or {}, kwargs.get("task_id"))
         limits = {"retries": INFRASTRUCTURE_RETRIES + retries, "retry_policy": retry_policy(retries)}
         super().__init__(**{**limits, **kwargs})
         check_session_is_open(self)
-        self.changes = changes
+        self.changes: Any = {} if changes is None else changes  # as rendered when the task runs, like conf
 
     @property
     def training(self) -> str:
@@ -72,6 +70,7 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         """The session's form with the fields that differ."""
         from airflow_tpu.lifecycle.run_context import conf_mapping
 
+        check_changes(self.changes, self.task_id)
         return {**conf_mapping(self.conf), **self.changes} if self.changes else self.conf
 
     def on_ready(self, context: Context, run: RunContext, found: Ready) -> Any:
@@ -117,6 +116,17 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
             "exit_code": result.exit_code,
             "training_seconds": round(result.seconds, 1),
         }
+
+
+def check_changes(changes: object, task_id: object) -> None:
+    """Refuse what a training may not change: when the DAG is parsed, or when another task has said what to change.
+
+    :raises ConfigError: with every such name.
+    """
+    if not isinstance(changes, Mapping):
+        raise ConfigError([Fault("changes", changes, "is not a mapping of fields of the form")], f"task {task_id}")
+    if wrong := [_no_change(name, changes) for name in changes if name not in ASKED]:
+        raise ConfigError(wrong, f"changes of {task_id}")
 
 
 def _no_change(name: str, changes: Mapping[str, Any]) -> Fault:
