@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -197,6 +198,10 @@ class CloudEnv:
         """Calls of one method of the TPU API, oldest first."""
         audit = self.cloud.call(lambda: self.cloud.cloud.dump(calls=True))["audit"]
         return [call for call in audit if call["method"] == f"Tpu/{method}"]
+
+    def storage_requests(self) -> Counter[str]:
+        """Requests of each kind that Cloud Storage has seen."""
+        return Counter(self.cloud.call(self.cloud.cloud.storage.stats)["requests"])
 
     def nodes(self) -> dict[str, str]:
         """State of every node by its id."""

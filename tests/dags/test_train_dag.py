@@ -19,6 +19,9 @@ pytestmark = pytest.mark.slow
 
 Run = Callable[..., Any]
 
+REQUESTS = 85
+"""Requests to Cloud Storage of a run of one training, all tasks and the TPU VM together, at most."""
+
 FAILING = """
 import os, pathlib, sys
 pathlib.Path(os.environ["TRC_OUTPUT_DIR"], "half.txt").write_text("half")
@@ -30,7 +33,8 @@ sys.exit(3)
 def test_trains_copies_reports_and_leaves_nothing(cloud: BackgroundCloud, run_dag: Run) -> None:
     """The chain ends green, the artifacts are in the bucket, the TPU is gone, the meter agrees with the ledger.
 
-    What the script prints lies in no folded part of the log, and the command for a login comes before it.
+    What the script prints lies in no folded part of the log, and the command for a login comes before it. What *train*
+    has brought to the bucket is not copied again, and no task asks twice what a bucket is.
     """
     outcome = run_dag(provisioning="node")
     assert outcome.state == "success", outcome.log[-4000:]
@@ -39,6 +43,10 @@ def test_trains_copies_reports_and_leaves_nothing(cloud: BackgroundCloud, run_da
     unfolded = outcome.log[outcome.log.index("::endgroup::", folded) :].partition("::group::")[0]
     assert "gcloud compute tpus tpu-vm ssh" in unfolded.partition("hello from worker 0")[0]
     assert "hello from worker 0, attempt 1" in unfolded
+    assert "Upload from the TPU what is not in the bucket yet" not in outcome.log
+    asked = cloud.call(cloud.cloud.storage.stats)["requests"]
+    assert asked["buckets.get"] == 4
+    assert sum(asked.values()) <= REQUESTS, asked
     names = list(objects(cloud))
     assert any(name.endswith("/attempt-1/manifest.json") for name in names)
     assert any("/attempt-1/output/" in name for name in names)

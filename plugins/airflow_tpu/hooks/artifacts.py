@@ -98,6 +98,8 @@ class ArtifactsHook(GoogleConnection, GCSHook):
                 client_options=self.get_client_options(),
                 _http=StorageSession(credentials),  # type: ignore[no-untyped-call]  # Google's own
             )
+            # For its traces it would ask for the metadata of each bucket, and again after each object that is missing.
+            self._conn._bucket_metadata_cache = None
         return self._conn
 
     @cached_property

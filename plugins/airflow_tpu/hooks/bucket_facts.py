@@ -39,11 +39,14 @@ def split_uri(uri: str) -> tuple[str, str]:
 class BucketFacts:
     """Reads what is known of a bucket; each method returns None for what the caller may not read.
 
+    The metadata of a bucket are asked for once, which is enough for a task.
+
     :param client: Google's client of Cloud Storage.
     """
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self._found: dict[str, Bucket] = {}
 
     def location(self, bucket: str) -> str | None:
         """Location of a bucket such as ``US-CENTRAL1``; None when it may not be read (unknown, never assumed).
@@ -158,7 +161,9 @@ class BucketFacts:
         from google.api_core.exceptions import Forbidden, NotFound
 
         try:
-            return self._client.get_bucket(bucket, timeout=TIMEOUT)
+            if bucket not in self._found:
+                self._found[bucket] = self._client.get_bucket(bucket, timeout=TIMEOUT)
+            return self._found[bucket]
         except Forbidden:
             return None
         except NotFound as error:

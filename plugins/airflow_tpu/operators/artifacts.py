@@ -9,7 +9,7 @@ from airflow_tpu.clients.log_groups import log_group
 from airflow_tpu.consequences import MAY_LIVE
 from airflow_tpu.core.run.job import training_of
 from airflow_tpu.core.tpu.commands import tensorboard_command
-from airflow_tpu.errors import ArtifactsLost, ConfigError, Fault, NothingProduced
+from airflow_tpu.errors import ChecksumMismatch, ConfigError, Fault, NothingProduced
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.operators.base import CloudTPUBaseOperator
 from airflow_tpu.operators.lease import check_session_is_open
@@ -48,21 +48,40 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Push, verify, describe."""
-        from airflow_tpu.lifecycle.training.collect import confirm
-
+        """Push what *train* has not brought, verify, describe."""
         run = self.run_context(context)
         record = run.stores.runs.read(run.key)
         run = run.of_training(self._chosen(record))
         uri = run.attempt(record).uri
         CloudTPUArtifactsLink.persist_uri(context, uri, run.request.spec.project_id)
+        collected = self._arrived(run, uri) or self._copied(run, record, uri)
+        self._require_output(run, record, collected, uri)
+        return self._describe(run, record, collected.manifest, uri)
+
+    def _arrived(self, run: RunContext, uri: str) -> Collected | None:
+        """What *train* has brought to the bucket, None unless all of it is there as its manifest says."""
+        from airflow_tpu.lifecycle.training.collect import brought, confirm
+
+        found = brought(run, uri)
+        if found is None:
+            return None
+        with log_group(self.log, "Compare the bucket with the manifest"):
+            try:
+                confirm(run, found.manifest, uri)
+            except ChecksumMismatch as error:
+                self.log.warning("uploading again what is missing or differs: %s", error)
+                return None
+        return found
+
+    def _copied(self, run: RunContext, record: RunRecord, uri: str) -> Collected:
+        from airflow_tpu.lifecycle.training.collect import collect, confirm
+
         _ = run.clients.access  # connections are read before the event loop runs
         with log_group(self.log, "Upload from the TPU what is not in the bucket yet"):
-            collected = self._collect(run, record, uri)
-        self._require_output(run, record, collected, uri)
+            collected = run.clients.tpu.run(lambda client: collect(client, run, record, uri))
         with log_group(self.log, "Compare the bucket with the manifest"):
             confirm(run, collected.manifest, uri)
-        return self._describe(run, record, collected.manifest, uri)
+        return collected
 
     def _chosen(self, record: RunRecord) -> str:
         """Name of the training whose output is copied.
@@ -77,19 +96,6 @@ class CloudTPUArtifactsToGCSOperator(CloudTPUBaseOperator):
             fault = Fault("training", asked, "has not been started in this session", tuple(record.trainings))
             raise ConfigError([fault], f"task {self.task_id}")
         return record.current if record.current in started else started[-1]
-
-    def _collect(self, run: RunContext, record: RunRecord, uri: str) -> Collected:
-        """Push everything; nothing is lost with the TPU if *train* has brought all of it to the bucket."""
-        from airflow_tpu.lifecycle.training.collect import brought, collect
-
-        try:
-            return run.clients.tpu.run(lambda client: collect(client, run, record, uri))
-        except ArtifactsLost as error:
-            found = brought(run, uri)
-            if found is None:
-                raise
-            self.log.info("the TPU has gone, but everything it produced is in the bucket (%s)", error)
-            return found
 
     def _require_output(self, run: RunContext, record: RunRecord, collected: Collected, uri: str) -> None:
         from airflow_tpu.lifecycle.training.bucket_outputs import written_elsewhere

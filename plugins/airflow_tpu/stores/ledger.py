@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from airflow_tpu.clients.metrics import count
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LedgerStore(Store):
-    """The ledger below ``gs://bucket/prefix/ledger/``."""
+    """The ledger below ``gs://bucket/prefix/ledger/``; events never change, so each is read once by a task."""
+
+    _read: dict[str, Opened | Closed] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def open(self, event: Opened) -> bool:
         """Write *opened*; a repetition finds the first one and leaves it.
@@ -76,7 +78,7 @@ class LedgerStore(Store):
         """Events of one run, or of all; an incarnation with an event that cannot be read is logged and left out."""
         if key is None:
             return LedgerReader().events(self.hook, self.root)
-        found = self.contents(filter(is_event, self.names(f"{ROOT}/{key.name}-")), event_at)
+        found = self._events(filter(is_event, self.names(f"{ROOT}/{key.name}-")))
         unknown = {node_id_of(name) for name in found.unknown}
         return [event for event in found.values if event.node_id not in unknown]
 
@@ -107,21 +109,31 @@ class LedgerStore(Store):
         """
         names = frozenset(self.names(f"{ROOT}/" + (f"{key.name}-" if key else "")))
         wanted = [name for name in names if name.endswith("/opened.json") and _closed_name(name) not in names]
-        return self.contents(sorted(wanted), _opened_at)
+        return self._opened(sorted(wanted))
 
     def zones(self, key: RunKey) -> set[str] | None:
         """Zones in which a run has ever asked for a TPU; None if a record cannot be read: that zone is not known."""
         names = self.names(f"{ROOT}/{key.name}-")
-        found = self.contents([name for name in names if name.endswith("/opened.json")], _opened_at)
+        found = self._opened(name for name in names if name.endswith("/opened.json"))
         return None if found.unknown else {event.zone for event in found.values}
+
+    def _opened(self, names: Iterable[str]) -> Contents[Opened]:
+        return cast("Contents[Opened]", self._events(names))  # their places say so
+
+    def _events(self, names: Iterable[str]) -> Contents[Opened | Closed]:
+        wanted = list(names)
+        fresh = [name for name in wanted if name not in self._read]
+
+        def read(data: object, name: str) -> Opened | Closed:
+            event = self._read[name] = event_at(data, name)
+            return event
+
+        unknown = self.contents(fresh, read).unknown
+        return Contents([self._read[name] for name in wanted if name in self._read], unknown)
 
     def _append(self, event: Opened | Closed) -> bool:
         # Generation 0 = only if absent: the objects are immutable, so losing this race is a success.
         return self.hook.write_json(f"{self.root}/{event.path}", event_to_json(event), generation=0) is not None
-
-
-def _opened_at(data: object, name: str) -> Opened:
-    return cast("Opened", event_at(data, name))  # its place says so
 
 
 def _closed_name(opened: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_tpu.errors import ConfigError
+from airflow_tpu.hooks.artifacts import ArtifactsHook
 from tests.airflow_tpu.cloud_env import BUCKET, CloudEnv
 
 
@@ -19,6 +20,21 @@ def test_location_that_may_not_be_read_is_unknown(env: CloudEnv) -> None:
     env.cloud.add_fault("gcs.request", {"bucket": BUCKET}, action="403")
     assert env.storage.facts.location(BUCKET) is None
     assert env.cloud.cloud.faults.unused() == []
+
+
+def test_metadata_of_a_bucket_are_asked_for_once(env: CloudEnv) -> None:
+    """Place, project, retention and payer are one request, and objects need none, missing ones included."""
+    storage, before = ArtifactsHook(), env.storage_requests()
+    storage.read_json(f"gs://{BUCKET}/missing")
+    storage.write_json(f"gs://{BUCKET}/new", {})
+    facts = storage.facts
+    assert facts.location(BUCKET) == "US-CENTRAL1"
+    assert facts.project_number(BUCKET) is not None
+    assert facts.retention(BUCKET) is not None
+    assert facts.fault("data_uri", BUCKET) is None
+    storage.read_json(f"gs://{BUCKET}/missing")
+    asked = env.storage_requests() - before
+    assert asked == {"buckets.get": 1, "objects.media": 2, "objects.insert": 1}
 
 
 def test_location_of_a_missing_bucket_is_a_fault_of_the_form(env: CloudEnv) -> None:

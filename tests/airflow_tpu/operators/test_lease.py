@@ -185,11 +185,12 @@ def test_bucket_of_another_project_is_a_reason(env: CloudEnv) -> None:
         order.permit(ProjectSnapshot((), (), ()), env.lease(), now())
 
 
-def test_unreadable_number_is_not_held_against_the_run(run: Run, env: CloudEnv) -> None:
+def test_unreadable_number_is_not_held_against_the_run(env: CloudEnv) -> None:
     """Where the metadata of the grant's bucket may not be read the project's number is unknown, and not guessed."""
-    fault = {"match": {"op": "buckets.get", "bucket": BUCKET}, "params": {"action": "403"}}
-    env.cloud.cloud.faults.add({"point": "gcs.request", "after": 2, **fault})  # two looks for the location come first
-    assert run(CloudTPUCheckGrantOperator, KEYS[0])["reasons"] == []
+    env.cloud.add_fault("gcs.request", {"op": "buckets.get", "bucket": BUCKET}, action="403")
+    order = replace(env.order(), project_number=env.storage.facts.project_number(BUCKET))
+    assert order.project_number is None
+    order.permit(ProjectSnapshot((), (), ()), env.lease(), now())
     assert env.cloud.cloud.faults.unused() == []
 
 

@@ -35,8 +35,10 @@ def check_rights(run: RunContext) -> None:
     :param run: what was asked for.
     :raises AccessDenied: a right is missing; the message names it, and the role that gives it.
     """
-    for root in dict.fromkeys((run.stores.ledger.root, run.conf.artifacts_uri)):
-        _try_bucket(run, root.rstrip("/"))
+    own, artifacts = (root.rstrip("/") for root in (run.stores.ledger.root, run.conf.artifacts_uri))
+    _try_bucket(run, own)
+    if not f"{artifacts}/".startswith(f"{own}/"):  # a role holds for everything below what its condition names
+        _try_bucket(run, artifacts)
     _ask_project(run)
 
 

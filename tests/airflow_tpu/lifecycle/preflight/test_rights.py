@@ -12,7 +12,7 @@ from airflow_tpu.lifecycle.connections import Connections
 from airflow_tpu.lifecycle.lease import check_grant
 from airflow_tpu.lifecycle.preflight.rights import PERMISSIONS, check_rights
 from airflow_tpu.lifecycle.run_context import RunContext
-from tests.airflow_tpu.cloud_env import BUCKET, FORM, KEY, CloudEnv
+from tests.airflow_tpu.cloud_env import BUCKET, FORM, KEY, ROOT, CloudEnv
 
 
 def work() -> RunContext:
@@ -26,6 +26,14 @@ def test_run_with_all_rights_leaves_no_trace(env: CloudEnv, caplog: pytest.LogCa
         check_rights(work())
     assert [item.name for item in env.storage.listing(f"gs://{BUCKET}/") if "/rights/" in item.name] == []
     assert "could not be asked for" not in caplog.text
+
+
+def test_a_place_below_another_is_not_tried_again(env: CloudEnv) -> None:
+    """Artifacts below the grant's prefix need no rights of their own: one object is written, read, listed, deleted."""
+    run, before = RunContext(KEY, {**FORM, "artifacts_uri": f"{ROOT}/runs"}, Connections()), env.storage_requests()
+    check_rights(run)
+    asked = env.storage_requests() - before
+    assert asked == {"objects.insert": 1, "objects.media": 1, "objects.list": 1, "objects.delete": 1}
 
 
 @pytest.mark.parametrize(
