@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-import base64
 import concurrent.futures
-import hashlib
-import os
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from gcs.download import TargetFile
 from gcs.requests import RequestFailed
 from gcs.source import CHUNK_BYTES
 from gcs.upload import Bucket, StoredObject
 
-_AT_ONCE = 8
+_AT_ONCE = 16
 
 
 class ObjectDamaged(Exception):
@@ -64,32 +62,28 @@ class Objects(Bucket):
         :raises ObjectDamaged: as :meth:`read`, or if a file has another checksum than its object.
         :raises RequestFailed: if the bucket cannot be read.
         """
-        pieces = [(one, first) for one in wanted for first in range(0, one.stored.size, CHUNK_BYTES)]
-        for one in wanted:
-            one.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            one.path.touch(mode=0o600)
-        with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(self._piece, pieces))
-            list(pool.map(self._check, wanted))
-
-    def _piece(self, piece: tuple[Fetch, int]) -> None:
-        one, first = piece
-        data = self.read(one.name, one.stored, first, min(CHUNK_BYTES, one.stored.size - first))
-        descriptor = os.open(str(one.path), os.O_WRONLY | os.O_CLOEXEC)
+        targets = [(one, TargetFile(one.path, one.stored.size)) for one in wanted]
         try:
-            os.pwrite(descriptor, data, first)
+            with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+                list(pool.map(self._piece, [(*each, first) for each in targets for first in each[1].pieces]))
         finally:
-            os.close(descriptor)
+            for _, target in targets:
+                target.close()
+
+    def _piece(self, piece: tuple[Fetch, TargetFile, int]) -> None:
+        one, target, first = piece
+        data = self.read(one.name, one.stored, first, min(CHUNK_BYTES, one.stored.size - first))
+        if not target.write(first, data):
+            return
+        md5 = self.checked(one.name, one.stored).md5
+        if md5 and md5 != target.md5:
+            raise ObjectDamaged("%s has another checksum than the bucket says" % one.name)
+        target.close()
 
     def checked_all(self, wanted: dict[str, StoredObject]) -> dict[str, StoredObject]:
         """Return listed objects with their checksums; see :meth:`checked`."""
         with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
             return dict(zip(wanted, pool.map(self.checked, wanted, wanted.values())))
-
-    def _check(self, one: Fetch) -> None:
-        md5 = self.checked(one.name, one.stored).md5
-        if md5 and md5 != md5_of(one.path):
-            raise ObjectDamaged("%s has another checksum than the bucket says" % one.name)
 
     def copy(self, source: str, target: str) -> StoredObject:
         """Copy an object inside the bucket, without a download.
@@ -117,12 +111,3 @@ class Objects(Bucket):
         except RequestFailed as error:
             if error.status not in (404, 412):
                 raise
-
-
-def md5_of(path: Path) -> str:
-    """Return the MD5 of a file in base64."""
-    digest = hashlib.md5()  # noqa: S324 - the checksum that Cloud Storage computes; no security rests on it
-    with path.open("rb") as file:
-        for block in iter(lambda: file.read(1024 * 1024), b""):
-            digest.update(block)
-    return base64.b64encode(digest.digest()).decode("ascii")
