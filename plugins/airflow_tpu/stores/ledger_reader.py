@@ -4,14 +4,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from airflow_tpu.clients.endpoints import cloud_failures
-from airflow_tpu.core.ledger.events import ROOT, Closed, Opened, event_at, is_event, node_id_of, opened_path
+from airflow_tpu.core.ledger.events import (
+    ROOT,
+    Closed,
+    Opened,
+    closed_path,
+    event_at,
+    is_event,
+    node_id_of,
+    opened_path,
+)
 from airflow_tpu.core.ledger.month_archive import ARCHIVE_FORM, Known, MonthArchive, archive_path, by_month
 from airflow_tpu.errors import UnreadableObject
-from airflow_tpu.stores.documents import content_of, reader
+from airflow_tpu.stores.documents import Document, NotJSON, content_of, reader
 from airflow_tpu.stores.parallel_reads import read_many
 
 if TYPE_CHECKING:
@@ -37,6 +46,7 @@ class LedgerReader:
         self._unreadable: dict[str, int] = {}
         self._headless: set[str] = set()
         self._months: dict[str, tuple[int, MonthArchive | None]] = {}
+        self._strange: set[str] = set()
 
     @property
     def unknown(self) -> set[str]:
@@ -63,12 +73,39 @@ class LedgerReader:
             self._read_months(hook, root, present)
             self._forget(paths)
         self._read(hook, root, paths)
-        self._find_headless(paths)
-        left_out = {node_id_of(path) for path in self.unknown}
-        found = {path: event for path, event in self._known.items() if event[1].node_id not in left_out}
+        self._strange.clear()
+        found = self._usable(paths)
         if self._trusts_months:
             self._write_months(hook, root, found, present)
         return [found[path][1] for path in paths if path in found]
+
+    def named(self, hook: ArtifactsHook, root: str, living: Collection[str]) -> list[Opened | Closed]:
+        """The events as they were listed last, with the beginnings and ends since then, read by their names.
+
+        That takes no listing, and no request while nothing begins or ends. The next listing shows what both began and
+        ended between two looks.
+
+        :param living: ids of the TPUs that are there now.
+        """
+        begun = {opened_path(node_id) for node_id in living}
+        ends = {closed_path(event.node_id) for _, event in self._known.values() if event.node_id not in living}
+        mended = set(self._unreadable) | {opened_path(node_id_of(path)) for path in self._headless}
+        paths = sorted((begun | ends) - self._known.keys() - self._strange | mended)
+        for path, found in zip(paths, read_many(reader(hook), [f"{root}/{path}" for path in paths]), strict=True):
+            if found is None:
+                self._unreadable.pop(path, None)
+                # A beginning is written before its TPU is there: this one's is in another ledger.
+                self._strange |= {path} & begun
+            elif not isinstance(found, NotJSON) and self._unreadable.get(path) != found.generation:
+                self._unreadable.pop(path, None)
+                self._take(path, found.generation, found)
+        return [event for _, (_, event) in sorted(self._usable(self._known).items())]
+
+    def _usable(self, paths: Collection[str]) -> dict[str, tuple[int, Opened | Closed]]:
+        """Return the events of every incarnation that has its beginning, and none that cannot be read."""
+        self._find_headless(paths)
+        left_out = {node_id_of(path) for path in self.unknown}
+        return {path: event for path, event in self._known.items() if event[1].node_id not in left_out}
 
     def _forget(self, paths: Mapping[str, int]) -> None:
         """Forget what was replaced or removed since it was read."""
@@ -88,15 +125,17 @@ class LedgerReader:
         # One by one, so that what was read before a failure need not be read again after it.
         stored = read_many(reader(hook), [f"{root}/{path}" for path in paths])
         for path, found in zip(paths, stored, strict=True):
-            if found is None:
-                continue
-            try:
-                self._known[path] = (present[path], event_at(content_of(found, path), path))
-            except UnreadableObject as error:
-                log.error("%s. It is left out of the ledger; repair the object, or remove it", error)
-                self._unreadable[path] = present[path]
+            if found is not None:
+                self._take(path, present[path], found)
 
-    def _find_headless(self, present: Mapping[str, int]) -> None:
+    def _take(self, path: str, generation: int, found: Document) -> None:
+        try:
+            self._known[path] = (generation, event_at(content_of(found, path), path))
+        except UnreadableObject as error:
+            log.error("%s. It is left out of the ledger; repair the object, or remove it", error)
+            self._unreadable[path] = generation
+
+    def _find_headless(self, present: Collection[str]) -> None:
         """Find the ends whose beginning is gone: a lost object makes one TPU unknown, not the whole ledger."""
         ends = [event for _, event in self._known.values() if isinstance(event, Closed)]
         found = {event.path for event in ends if opened_path(event.node_id) not in present}

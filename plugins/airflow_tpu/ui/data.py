@@ -24,10 +24,12 @@ from airflow_tpu.stores.airflows import AirflowStore
 from airflow_tpu.stores.grants import load_catalogue, load_grant, shared_root, store_root
 from airflow_tpu.stores.ledger_reader import LedgerReader
 from airflow_tpu.stores.runs import RunStore, left_alone
+from airflow_tpu.ui.kept import Kept
 from airflow_tpu.ui.snapshot import GRANT, IDENTITY, LEDGER, LIVE_TPUS, NAMES, RECORDS, Snapshot
 
 if TYPE_CHECKING:
     from airflow_tpu.core.grant.grant import Grant
+    from airflow_tpu.core.ledger.events import Closed, Opened
     from airflow_tpu.core.run.run_record import RunRecord
     from airflow_tpu.hooks.artifacts import ArtifactsHook
     from airflow_tpu.stores.store import Contents
@@ -38,6 +40,13 @@ log = logging.getLogger(__name__)
 GCP_CONN_ID = "google_cloud_default"
 MAX_AGE = 15.0
 """Seconds for which an answer is given again without looking."""
+RECORDS_AGE = 120.0
+"""Seconds until the records of runs are listed again, sooner where a TPU has come or gone."""
+LEDGER_AGE = 3600.0
+"""Seconds until the whole ledger is listed again, twenty pages for ten thousand TPUs; until then beginnings and ends
+are read by their names."""
+NAMES_AGE = 3600.0
+"""Seconds until the names of other Airflows are read again."""
 # A page waits for no zone longer than this: a slower one shows as unknown, and the next look tries again.
 _TIMING = CallTiming(answer=8.0, retry=12.0)
 
@@ -46,11 +55,16 @@ class Loader:
     """Reads the sources, each on its own: one that fails leaves the others standing.
 
     :param gcp_conn_id: connection to the Cloud TPU API and Cloud Storage.
+    :param clock: seconds, monotonic.
     """
 
-    def __init__(self, gcp_conn_id: str = GCP_CONN_ID) -> None:
+    def __init__(self, gcp_conn_id: str = GCP_CONN_ID, clock: Callable[[], float] = time.monotonic) -> None:
         self.gcp_conn_id = gcp_conn_id
         self._ledger = LedgerReader()
+        self._living: frozenset[str] = frozenset()
+        self._kept_records: Kept[Contents[RunRecord]] = Kept(RECORDS_AGE, clock)
+        self._kept_names: Kept[dict[str, KnownAirflow]] = Kept(NAMES_AGE, clock)
+        self._listed: Kept[list[Opened | Closed]] = Kept(LEDGER_AGE, clock)
 
     def __call__(self) -> Snapshot:
         """Look once. The order matters: a TPU's lease and *opened* are written before the TPU exists."""
@@ -58,6 +72,8 @@ class Loader:
         problems: dict[str, str] = {}
         grant = _attempt(GRANT, load_grant, problems)
         project = _attempt(LIVE_TPUS, self._project, problems)
+        if project is not None:
+            self._living = frozenset(name.id for name in project.names)
         own = _attempt(IDENTITY, _own_identity, problems)
         if grant is None:
             missing = "the grant names the bucket, and it could not be read"
@@ -86,13 +102,20 @@ class Loader:
         return asyncio.run(look())
 
     def _records(self, grant: Grant) -> Contents[RunRecord]:
-        return RunStore(self._storage(), store_root(grant)).listed()
+        store = RunStore(self._storage(), store_root(grant))
+        return self._kept_records.get(store.listed, (store.root, self._living))
 
     def _names(self, grant: Grant) -> dict[str, KnownAirflow]:
-        return AirflowStore(self._storage(), shared_root(grant)).known()
+        store = AirflowStore(self._storage(), shared_root(grant))
+        return self._kept_names.get(store.known, store.root)
 
     def _usage(self, grant: Grant, now: dt.datetime) -> Usage:
-        return fold(self._ledger.events(self._storage(), store_root(grant)), load_catalogue(), now)
+        return fold(self._events(self._storage(), store_root(grant)), load_catalogue(), now)
+
+    def _events(self, storage: ArtifactsHook, root: str) -> list[Opened | Closed]:
+        if self._listed.is_old(root):
+            return self._listed.get(lambda: self._ledger.events(storage, root), root)
+        return self._ledger.named(storage, root, self._living)
 
     def _storage(self) -> ArtifactsHook:
         from airflow_tpu.hooks.artifacts import ArtifactsHook

@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -21,7 +22,7 @@ from airflow_tpu.ui.snapshot import Snapshot
 from localcloud.testing import eventually
 from tests.airflow_tpu.identities import AIRFLOW, OTHER_AIRFLOW
 from tests.airflow_tpu.ui.invented import LIVING, ROOT, Project, history
-from tests.airflow_tpu.ui.made import NOW, opened, snapshot
+from tests.airflow_tpu.ui.made import NOW, closed, opened, snapshot
 
 REFUSED = {"project": "local-project", "is_anonymous": True, "tpu_api_endpoint": "tpu.googleapis.com:443"}
 
@@ -165,6 +166,59 @@ def test_each_object_of_the_ledger_is_read_once(fresh: Project) -> None:
     assert gets(fresh) - reads == 1
 
 
+def test_an_open_page_reads_beginnings_and_ends_by_their_names(fresh: Project) -> None:
+    """A TPU that comes and goes is seen at once; while nothing happens, and for a stranger's TPU, nothing is asked."""
+    reader = LedgerReader()
+    for event in history(NOW, 2):
+        fresh.record(event)
+    assert len(reader.events(fresh.storage, ROOT)) == 4
+    start = opened(LIVING)
+    fresh.record(start)
+    before = requests(fresh)
+    living = {start.node_id, "a-colleagues"}
+    assert len(reader.named(fresh.storage, ROOT, living)) == 5
+    assert len(reader.named(fresh.storage, ROOT, living)) == 5
+    assert requests(fresh) - before == {"objects.media": 2}
+    fresh.record(closed(start))
+    assert len(reader.named(fresh.storage, ROOT, {"a-colleagues"})) == 6
+    assert requests(fresh) - before == {"objects.insert": 1, "objects.media": 3}
+    assert sorted(map(str, reader.events(fresh.storage, ROOT))) == sorted(
+        map(str, reader.named(fresh.storage, ROOT, []))
+    )
+
+
+def test_an_event_is_read_again_by_its_name_once_it_is_repaired(fresh: Project) -> None:
+    """A damaged beginning is left out until a person has mended it, and counted at the look after that."""
+    reader = LedgerReader()
+    start = opened(LIVING)
+    fresh.storage.write_json(f"{ROOT}/{start.path}", {"event": "opened", "version": 1})
+    assert reader.events(fresh.storage, ROOT) == []
+    assert reader.named(fresh.storage, ROOT, {start.node_id}) == []
+    assert reader.unknown == {start.path}
+    fresh.storage.remove(f"{ROOT}/{start.path}")
+    fresh.record(start)
+    assert reader.named(fresh.storage, ROOT, {start.node_id}) == [start]
+    assert reader.unknown == set()
+
+
+def test_a_page_that_is_open_for_an_hour_lists_little(fresh: Project, watch: TriggerContext) -> None:
+    """The ledger is listed once an hour and the records of runs every two minutes, sooner when a TPU has come."""
+    for event in history(dt.datetime.now(dt.UTC), 5):
+        fresh.record(event)
+    loader, before = Loader(clock=watch), requests(fresh)
+    loader()
+    assert requests(fresh)["objects.list"] - before["objects.list"] == 3
+    for _ in range(25):
+        watch.seconds += 140.0
+        assert loader().problems == {}
+    assert requests(fresh)["objects.list"] - before["objects.list"] == 3 + 25
+    fresh.run(LIVING, dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))
+    found = loader()
+    assert found.usage is not None
+    assert (len(found.records or ()), len(found.usage.rows)) == (1, 6)
+    assert requests(fresh)["objects.list"] - before["objects.list"] == 3 + 25 + 1
+
+
 def test_a_failure_half_way_loses_nothing_that_was_read(fresh: Project) -> None:
     """After a refused object the next reading fetches only what the first one did not get to."""
     # The last request may be any of those that are on their way at once: more objects than that, and some are kept.
@@ -191,6 +245,11 @@ def test_a_damaged_event_is_left_out_and_named(fresh: Project) -> None:
     found = Loader()()
     assert found.usage is not None
     assert "incarnations/broken/opened.json" in found.problems["ledger"]
+
+
+def requests(project: Project) -> Counter[str]:
+    """Requests of each kind that Cloud Storage has seen."""
+    return Counter(project.cloud.call(project.cloud.cloud.storage.stats)["requests"])
 
 
 def gets(project: Project) -> int:
