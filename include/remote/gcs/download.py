@@ -45,6 +45,9 @@ class TargetFile:
             complete = len(self._written) == len(self.pieces)
         while self._next in self._written and self._hashing.acquire(blocking=complete):
             try:
+                if self._next == offset:  # as it mostly is: no need to read it from the file
+                    self._digest.update(data)
+                    self._next += CHUNK_BYTES
                 self._hash()
             finally:
                 self._hashing.release()
