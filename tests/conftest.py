@@ -44,6 +44,8 @@ LONGEST = (
     "dags/test_interruptions.py",
     "airflow_tpu/ui/test_ui_browser.py",
     "train/test_digits_resume.py",
+    "frameworks/test_tensorflow.py",
+    "frameworks/test_projects.py",
     "scripts/test_up.py",
     "scripts/test_demo.py",
     "airflow_tpu/lifecycle/training/test_follow.py",
