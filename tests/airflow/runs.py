@@ -293,6 +293,15 @@ def ends_green(run: TrainingRun, copies: int = 1) -> None:
     run.assert_nothing_left()
 
 
+def ends_red(run: TrainingRun) -> None:
+    """The training has failed and left nothing, and only one copy of it ever ran."""
+    tasks = run.until_over()
+    assert (tasks["train"], tasks["copy"], tasks["delete"]) == ("failed", "upstream_failed", "success")
+    assert run.state == "failed"
+    assert len(run.starts()) == 1
+    run.assert_nothing_left()
+
+
 def status_of(client: Client, path: str, method: str, body: dict[str, Any] | None = None) -> int:
     """Status code of the answer to a call."""
     try:

@@ -18,22 +18,14 @@ import pytest
 
 from localcloud.testing import eventually
 from tests.airflow.browsing import looks_around, trains
+from tests.airflow.nights import backfill, end_one_after_the_other
 from tests.airflow.parallel_runs import ParallelRuns, together
-from tests.airflow.runs import POLL, TIMEOUT, TrainingRun, colleagues, ends_green, refusal, status_of
-from tests.airflow.variants import BROKEN, CELERY, CHAMPION, MAPPED, PAUSED, REMOVED, TIMED, TRAIN, WORKING
+from tests.airflow.runs import POLL, TIMEOUT, TrainingRun, colleagues, ends_green, ends_red, refusal, status_of
+from tests.airflow.variants import BROKEN, CELERY, CHAMPION, MAPPED, NIGHTS, PAUSED, REMOVED, TIMED, TRAIN, WORKING
 from tests.dags.evidence import ready_spans, upload
 
 # The first test waits for Airflow to come up, and for its story among all the others.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
-
-
-def ends_red(run: TrainingRun) -> None:
-    """The training has failed and left nothing, and only one copy of it ever ran."""
-    tasks = run.until_over()
-    assert (tasks["train"], tasks["copy"], tasks["delete"]) == ("failed", "upstream_failed", "success")
-    assert run.state == "failed"
-    assert len(run.starts()) == 1
-    run.assert_nothing_left()
 
 
 def kill_worker(run: TrainingRun, task: str) -> None:
@@ -55,6 +47,15 @@ def test_new_champion_starts_its_dag(run: TrainingRun) -> None:
     assert set(started.until_over().values()) == {"success"}
     assert f"--model {uri}" in json.dumps(started.task("measure")["rendered_fields"])
     started.assert_nothing_left()
+
+
+# --- a backfill ---
+
+
+@together(NIGHTS)
+def test_a_backfill_trains_one_night_at_a_time(run: TrainingRun) -> None:
+    """Each on its own date, although Airflow runs all of them at once; the night that is due takes its turn too."""
+    end_one_after_the_other(run, backfill(run, "2023-01-01", "2024-01-01", "2025-01-01"))
 
 
 # --- ended by a person ---

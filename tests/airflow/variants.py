@@ -27,6 +27,8 @@ MAPPED = "tpu_train_mapped"
 """Three sessions of a mapped group."""
 CHAMPION = "on_new_champion"
 """An example of the documentation, which an asset event starts."""
+NIGHTS = "nights"
+"""A nightly retraining, for backfills."""
 REAPER = "tpu_reaper"
 
 Change = tuple[str, str]
@@ -65,7 +67,8 @@ def write(folder: Path) -> None:
     _write(folder, TRAIN, TIMED, _IN_WORKER, _TIMEDELTA, _TIMEOUT)
     _write(folder, TRAIN, OVERRUN, _SOON, _RUN_TIMEOUT)
     _write(folder, REAPER, REAPER, _BY_HAND)
-    shutil.copy(Path(__file__).parent / "files" / f"{MAPPED}.py", folder)
+    for name in (MAPPED, NIGHTS):
+        shutil.copy(Path(__file__).parent / "files" / f"{name}.py", folder)
     shutil.copy(ROOT / "docs" / "examples" / f"{CHAMPION}.py", folder)
 
 
