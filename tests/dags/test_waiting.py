@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 
 from localcloud.testing import BackgroundCloud
-from tests.dags.evidence import check_books, events, names_left, objects
+from tests.dags.evidence import check_books, events, names_left, objects, upload
 
 pytestmark = pytest.mark.slow
 
 Run = Callable[..., Any]
+FLOOD = """
+import os, pathlib, sys
+sys.stdout.write("".join(f"line {{number:094d}}\\n" for number in range(30_000)))
+pathlib.Path(os.environ["TRC_OUTPUT_DIR"], "done.txt").write_text("done")
+sys.stdout.flush()
+sys.exit({code})
+"""
 VARIANTS = Path(__file__).parent / "files" / "variants.py"
 DEFERRALS = ("waiting in the triggerer until", "the log continues in the triggerer")
 
@@ -47,5 +54,26 @@ def test_same_run_whatever_the_wait(
     assert set(outcome.xcom["train"]) == {"attempt", "exit_code", "training_seconds"}
     (closed,) = events(cloud, "closed")
     assert outcome.xcom["delete"] == [{"node": closed["node_id"], "reason": "finished"}]
+    check_books(cloud)
+    assert names_left(cloud) == []
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "success"), (3, "failed")])
+def test_flood_is_read_by_a_worker(
+    cloud: BackgroundCloud, run_dag: Run, monkeypatch: pytest.MonkeyPatch, code: int, state: str
+) -> None:
+    """A log that is too much for a triggerer goes back to a worker; the script runs once, however it ends."""
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_TPU__INLINE_SECONDS", "0")
+    script = upload(cloud, "scripts/flood.py", FLOOD.format(code=code))
+    outcome = run_dag("tpu_train_deferring", VARIANTS, provisioning="node", script=script)
+    assert outcome.state == state, outcome.log[-4000:]
+    assert "its log continues in a worker" in outcome.log
+    assert outcome.tries["train"] == 1
+    kept = {name: body for name, body in objects(cloud).items() if name.endswith("/log.txt")}
+    assert [name.split("/")[-2] for name in kept] == ["attempt-1"]
+    (text,) = kept.values()
+    assert text.decode().splitlines() == [f"line {number:094d}" for number in range(30_000)]
+    assert [outcome.log.count(f"line {number:094d}") for number in (0, 20_000)] == [1, 1]
+    assert f"line {29_999:094d}" in outcome.log  # a failure repeats it
     check_books(cloud)
     assert names_left(cloud) == []

@@ -50,6 +50,9 @@ log = logging.getLogger(__name__)
 _SHOWN_LINES = 20
 """How much of the log an error repeats; all of it is in the task log and in the bucket."""
 
+CATCH_UP = dt.timedelta(minutes=1)
+"""How long a worker reads a log for which a triggerer is too slow, whatever ``inline_seconds`` says."""
+
 STALLS_PER_TPU = 2
 """Stalls on one TPU after which the TPU counts as what is wrong: a device that stays busy stalls every attempt."""
 
@@ -125,6 +128,23 @@ class Training:
         with self._losses_counted(self.run.attempt(self.record).node_id):
             return self._finish(good())
 
+    def follow_on(self, job: RunningJob, reached: Reached) -> Trained | RunningJob:
+        """Read the log where a trigger was too slow for it, for a while; then :meth:`finish`.
+
+        It starts nothing: this attempt is followed to its end, whatever that is.
+
+        :param job: what the trigger has followed.
+        :param reached: how far it was.
+        :return: what came of it, or the job that a trigger follows from here on.
+        :raises TPUError: as :meth:`train`.
+        """
+        _ = self.run.clients.access  # the connection is read before the event loop runs
+        self._reached = reached
+        until = self.run.clock.now() + CATCH_UP
+        with self._losses_counted(job.node.id):
+            result = self.run.clients.tpu.run(lambda client: self._followed(client, job, until))
+            return job if result is None else self._finish(result)
+
     async def _follow(
         self, client: TPUClient, node: ResourceName, waiting: Waiting
     ) -> tuple[RunningJob, RunResult | None]:
@@ -132,10 +152,14 @@ class Training:
         with log_group(log, "Ship the script and start it"):
             job = await attach(client, run, record, node) or await launch(client, run, record, node)
         self._introduce(job)
-        follower = Follower(client, run.clients.access.login, job, self._listener.line)
         pause = run.clock.now() + dt.timedelta(seconds=waiting.seconds(record.lease.expires_at, run.clock.now()))
+        return job, await self._followed(client, job, pause if waiting.may_defer else None)
+
+    async def _followed(self, client: TPUClient, job: RunningJob, pause: dt.datetime | None) -> RunResult | None:
+        follower = Follower(client, self.run.clients.access.login, job, self._listener.line)
+        follower.reached = self._reached
         try:
-            return job, await follower.until_finished(record.lease.expires_at, pause if waiting.may_defer else None)
+            return await follower.until_finished(self.record.lease.expires_at, pause)
         finally:
             self._reached = follower.reached
 

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_tpu.core import json_form
 from airflow_tpu.core.run.interruption import Interruption, Reached
 from airflow_tpu.core.run.job import ASKED, training_of
 from airflow_tpu.core.run.result import RunResult
-from airflow_tpu.core.run.trigger_context import raise_for
+from airflow_tpu.core.run.trigger_context import BEHIND, raise_for
 from airflow_tpu.errors import ConfigError, Fault
 from airflow_tpu.links.artifacts import CloudTPUArtifactsLink
 from airflow_tpu.links.tpu import CloudTPUNodeLink
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow_tpu.lifecycle.ensure_tpu import Ready
     from airflow_tpu.lifecycle.run_context import RunContext
     from airflow_tpu.lifecycle.train import Trained, Training
+    from airflow_tpu.lifecycle.training.follow import RunningJob
 
 INTERRUPTION = "interruption"
 """XCom key under which a try that lost its run says what that cost."""
@@ -76,13 +77,15 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
     def on_ready(self, context: Context, run: RunContext, found: Ready) -> Any:
         """Attach or start, follow for a while, then leave the rest to the triggerer."""
         from airflow_tpu.lifecycle.train import Trained
-        from airflow_tpu.triggers.run import CloudTPURunTrigger
 
         record = found.record
         CloudTPUNodeLink.persist_node(context, found.node)
         done = self._training(context, run, record).train(found.node, self.waiting())
-        if isinstance(done, Trained):
-            return self._described(done)
+        return self._described(done) if isinstance(done, Trained) else self._hand_over(record, done)
+
+    def _hand_over(self, record: RunRecord, done: RunningJob) -> NoReturn:
+        from airflow_tpu.triggers.run import CloudTPURunTrigger
+
         self.log.info("the log continues in the triggerer; deadline %s", record.lease.expires_at)
         watch = self.trigger_context(record.key, record.lease.token, record.lease.expires_at)
         self.defer(trigger=CloudTPURunTrigger(watch, json_form.to_json(done)), method_name="execute_finished")
@@ -94,6 +97,12 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
         training = self._training(context, run, record)
         CloudTPUArtifactsLink.persist_uri(context, run.attempt(record).uri, run.request.spec.project_id)
         reached = json_form.from_json(Reached, (event or {}).get("reached") or {})
+        if event is not None and event.get("status") == BEHIND:
+            from airflow_tpu.lifecycle.train import Trained
+            from airflow_tpu.lifecycle.training.follow import RunningJob
+
+            done = training.follow_on(json_form.from_json(RunningJob, event["job"]), reached)
+            return self._described(done) if isinstance(done, Trained) else self._hand_over(record, done)
         return self._described(training.finish(lambda: RunResult.from_json(raise_for(event)["result"]), reached))
 
     def _training(self, context: Context, run: RunContext, record: RunRecord) -> Training:

@@ -61,6 +61,10 @@ TRIGGER_CONTEXT_FORM = json_form.StoredForm("trigger context", TriggerContext)
 """The trigger's first argument."""
 
 
+BEHIND = "behind"
+"""Status of the event with which a trigger gives a log to a worker, which writes it faster."""
+
+
 def error_event(error: errors.TPUError) -> dict[str, Any]:
     """An error as an event, with all it was made of: the instant of a loss, the faults, the consequence."""
     details = {name: _plain(getattr(error, name)) for name in signature(type(error)).parameters}

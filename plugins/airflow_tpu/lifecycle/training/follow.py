@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from airflow_tpu import protocol
 from airflow_tpu.clients.runner.session import RunSession
 from airflow_tpu.clients.ssh import Timing, WorkerAddress
 from airflow_tpu.core.backoff import ExponentialBackoff
@@ -101,6 +102,8 @@ class Follower:
         self.job = job
         self.reached = Reached()
         self._write = write
+        self._is_slow = False
+        self._full_chunks = 0
         self._timing = timing
         self._lines = LineAssembler()
         self._until = dt.datetime.max.replace(tzinfo=dt.UTC)
@@ -109,19 +112,22 @@ class Follower:
         self._silent_since: dt.datetime | None = None
         self._failures = 0
 
-    async def until_finished(self, until: dt.datetime, pause_at: dt.datetime | None = None) -> RunResult | None:
+    async def until_finished(
+        self, until: dt.datetime, pause_at: dt.datetime | None = None, is_slow: bool = False
+    ) -> RunResult | None:
         """Follow to the end, or hand over to the next follower.
 
         :param until: the run's deadline.
         :param pause_at: stop following at this instant; what was delivered is acknowledged, the next follower
             continues with the following byte.
-        :return: the result, or None when paused.
+        :param is_slow: what it writes is taken slowly: hand over when much more of the log is there than was read.
+        :return: the result, or None when paused or behind.
         :raises TPULost: the TPU was taken away, or its host has been silent for too long.
         :raises ConnectionFailed: neither the node nor the API could be reached for too long.
         :raises RunInterrupted: the run is gone without a result.
         :raises DeadlineExceeded: the deadline has passed and the worker does not say how it ended.
         """
-        self._until = until
+        self._until, self._is_slow = until, is_slow
         while pause_at is None or dt.datetime.now(dt.UTC) < pause_at:
             try:
                 result = await self._follow_watched(pause_at)
@@ -130,6 +136,8 @@ class Follower:
                 continue
             if result is not None:
                 return result
+            if self._is_behind:
+                break
         await self._emit(self._lines.close())
         return None
 
@@ -160,7 +168,8 @@ class Follower:
                 if isinstance(message, Finished):
                     await self._emit(self._lines.close())
                     return RunResult.from_json(message.result)
-                if pause_at is not None and self._may_pause(pause_at):
+                self._count(message)
+                if self._is_behind or (pause_at is not None and self._may_pause(pause_at)):
                     break  # before it is taken: it is not acknowledged and comes to the next follower
                 await self._take(message)
         return None
@@ -169,6 +178,15 @@ class Follower:
         """Pause between two lines; within one only if it takes too long to end."""
         now = dt.datetime.now(dt.UTC)
         return now >= pause_at and (not self._lines.current or now >= pause_at + LINE_PATIENCE)
+
+    def _count(self, message: object) -> None:
+        """A chunk that is full has more behind it; the second one in a row is read by who writes faster."""
+        is_full = isinstance(message, LogChunk) and len(message.data) >= protocol.CHUNK_BYTES
+        self._full_chunks = self._full_chunks + 1 if is_full else 0
+
+    @property
+    def _is_behind(self) -> bool:
+        return self._is_slow and self._full_chunks > 1
 
     async def _take(self, message: object) -> None:
         if isinstance(message, LogChunk):

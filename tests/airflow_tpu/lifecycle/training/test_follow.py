@@ -155,6 +155,17 @@ async def test_flood_is_written_as_few_records(real_env: CloudEnv, real_client: 
     assert log.records <= len(log.lines) / 100
 
 
+async def test_who_writes_slowly_hands_a_flood_over(real_env: CloudEnv, real_client: TPUClient) -> None:
+    """A triggerer leaves a long log to the next follower; nothing of it is lost, and nothing comes twice."""
+    slow, quick = Log(), Log()
+    job = await started(real_env, real_client, FLOOD)
+    assert await follower(real_env, real_client, job, slow).until_finished(later(), is_slow=True) is None
+    assert 0 < len(slow.lines) < 30_000
+    assert await follower(real_env, real_client, job, quick).until_finished(later()) is not None
+    text = "".join(f"line {number:094d}" for number in range(30_000))
+    assert "".join(slow.lines + quick.lines) == text  # one line may have been cut in two
+
+
 async def test_connection_cut_twice(real_env: CloudEnv, real_client: TPUClient) -> None:
     """The run continues through two cuts, and so does its log, from the exact byte, once."""
     log = Log("step 40 Ünïcode")
