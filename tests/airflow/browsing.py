@@ -55,11 +55,12 @@ def trains(run: TrainingRun) -> None:
 
 
 def fill_in(form: Form, run: TrainingRun) -> None:
-    """Say what to run and on which TPU; the section for the first is open. The id of the run is that of the story."""
+    """Say what to run and on which TPU; the id of the run is that of the story. One section is open at a time."""
     form.unfold("Advanced Options")
     form.text("Run ID").fill(run.name)
     form.unfold(WHERE)
     form.choose("Provisioning", "node")
+    form.unfold(WHAT)
     form.text("Script").fill(SCRIPT)
     form.text("Environment").fill(f"STORY={run.name}")
     form.dialog.get_by_role("spinbutton", name="Seed", exact=True).fill(str(SEED))

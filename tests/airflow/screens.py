@@ -98,7 +98,7 @@ class Form:
     dialog: Locator
 
     def unfold(self, section: str) -> None:
-        """Unfold a section; the one that was unfolded stays so."""
+        """Unfold a section, which folds the one that was unfolded."""
         heading = self.dialog.get_by_role("button", name=section, exact=True)
         heading.click()
         self.dialog.locator("[aria-expanded=true]", has_text=re.compile(f"^{re.escape(section)}$")).wait_for()
