@@ -76,10 +76,11 @@ async def until_ready(
         if found.error is not None:
             raise found.error
         if found.ready is not None:
-            # A queued resource does not say since when. The node was not READY at the last look, or, found READY at
-            # once (adopted), before it was created: counted from there it is never too little.
+            # A queued resource does not say since when. The node was not READY at the last look that showed it, or,
+            # first seen READY (adopted, or no list had it yet), before it was created: counted from there it is never
+            # too little.
             return look.arrival(found.ready, not_ready_at or found.ready.created_at or looked_at)
-        not_ready_at = looked_at
+        not_ready_at = looked_at if look.has_seen_node else not_ready_at
         unhealthy.saw(found.unhealthy, found.coming, looked_at)
         bound = unhealthy.overdue(policy, looked_at)
         if was_overdue and bound is not None:
@@ -88,13 +89,17 @@ async def until_ready(
 
 
 class _Look:
-    """What a wait sees of its TPU: the lists of the zone, which it shares, and what no list has, asked for rarely."""
+    """What a wait sees of its TPU: the lists of the zone, which it shares, and what no list has, asked for rarely.
+
+    :ivar has_seen_node: whether the last look has shown the node; a list may lack it for a minute.
+    """
 
     def __init__(self, client: TPUClient, target: Target, fresh: Fresh) -> None:
         self._client = client
         self._target = target
         self._fresh = fresh
         self._operation: OperationView | None = None
+        self.has_seen_node = False
         self._asked_at = asyncio.get_running_loop().time()
 
     async def judged(self, by_name: bool = False) -> Readiness:
@@ -151,6 +156,7 @@ class _Look:
 
     def _sighting(self, node: TPUView | None, queued: QueuedView | None) -> Sighting:
         operation = self._operation
+        self.has_seen_node = node is not None
         return Sighting(
             node=node,
             queued=queued,

@@ -76,6 +76,14 @@ async def test_queued_node_is_ready_no_later_than_charged(env: CloudEnv, client:
     assert len([at for at in looks if arrival.ready_at < at < metered(env, "start")]) <= 1  # the last look itself
 
 
+async def test_queued_node_that_no_list_shows_is_counted_from_its_creation(env: CloudEnv, client: TPUClient) -> None:
+    """A look at which a list lacks the node does not say that it was not READY then."""
+    target = await env.ensure(client, queued=True)
+    env.cloud.add_fault("tpu.list", {"event": "create"}, seconds=2.0)
+    arrival = await until_ready(client, target, poll_policy())
+    assert arrival.ready_at <= metered(env, "start")
+
+
 async def test_request_expires_with_the_run(env: CloudEnv, client: TPUClient) -> None:
     """A request carries the end of the run's lease: Google grants it to no Airflow that is gone by then."""
     target = await env.ensure(client, queued=True)
