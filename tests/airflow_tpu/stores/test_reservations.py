@@ -226,7 +226,7 @@ def test_project_number_is_the_buckets(env: CloudEnv) -> None:
     """The number comes from the bucket's metadata, and is unknown where they may not be read."""
     assert env.storage.facts.project_number(BUCKET) == env.cloud.endpoints.project_number == env.grant.project_number
     env.cloud.add_fault("gcs.request", {"bucket": BUCKET}, action="403")
-    assert env.storage.facts.project_number(BUCKET) is None
+    assert ArtifactsHook().facts.project_number(BUCKET) is None
 
 
 def test_leases_and_reservations_do_not_meet(env: CloudEnv) -> None:

@@ -19,7 +19,14 @@ from airflow_tpu.core.tpu.resource_name import ResourceName
 ARRIVAL_SECS = 3600.0
 """From the boot of a TPU VM until a run must have arrived: a TPU is charged while it waits for its run."""
 
-_MODULES = ("gcs/__init__.py", "gcs/requests.py", "guard/__init__.py", "guard/boot_guard.py", "guard/own_node.py")
+_MODULES = (
+    "gcs/__init__.py",
+    "gcs/connections.py",
+    "gcs/requests.py",
+    "guard/__init__.py",
+    "guard/boot_guard.py",
+    "guard/own_node.py",
+)
 _TIME = (1980, 1, 1, 0, 0, 0)  # the first that a zip file knows: the same modules give the same script
 _TEXT = """\
 #!/usr/bin/env python3

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ast
 import datetime as dt
+import subprocess
+import sys
 from pathlib import Path
 
 from airflow_tpu.core.tpu.resource_name import node_name
@@ -34,3 +36,12 @@ def test_script_is_small_and_says_what_it_is_for() -> None:
 def test_script_is_the_same_each_time() -> None:
     """A create that is repeated with its request id asks for the same."""
     assert text() == text()
+
+
+def test_script_brings_every_module_that_its_modules_import(tmp_path: Path) -> None:
+    """A module of the runner that one of them imports and the archive lacks would leave a TPU without its guard."""
+    archive = tmp_path / "modules.zip"
+    archive.write_bytes(StartupScript.build(REMOTE).archive)
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import guard.boot_guard"
+    done = subprocess.run([sys.executable, "-I", "-c", code, str(archive)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
