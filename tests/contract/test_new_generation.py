@@ -42,7 +42,7 @@ ROWS = {
     "accelerators.csv": f"v9xlite-8,v9x,8,16,1,8,2x4,tpu-vm-tf-2.21.0-v9x,v2-alpha-tpuv9x,v2,{SOURCE}\n"
     f"v9xlite-16,v9x,16,32,2,8,4x4,,v2-alpha-tpuv9x,v2,{SOURCE}",
     "prices.csv": f"v9xlite-8,{ZONE},9.9,3.3,{SOURCE}\nv9xlite-16,{ZONE},9.9,3.3,{SOURCE}",
-    "runtime_versions.csv": f"tpu-vm-tf-2.21.0-v9x,v9x,2.21.0,{SOURCE}\nv2-alpha-tpuv9x,v9x,,{SOURCE}",
+    "runtime_versions.csv": f"tpu-vm-tf-2.21.0-v9x,v9x,2.21.0,3.12,{SOURCE}\nv2-alpha-tpuv9x,v9x,,,{SOURCE}",
 }
 LETTER = f"""\
 For 90 days your project may use, free of charge:
@@ -95,6 +95,7 @@ def test_the_form_offers_it(catalogue: Catalogue) -> None:
     assert "v9xlite-8" in str(train_params()["accelerator_type"].schema)
     conf = RunConf.parse({**FORM, "accelerator_type": "v9xlite-8", "zone": ZONE}, catalogue)
     assert conf.runtime_version == "tpu-vm-tf-2.21.0-v9x"
+    assert catalogue.pythons[conf.runtime_version] == (3, 12)
 
 
 def test_the_letter_and_the_grant_file_know_it(catalogue: Catalogue) -> None:

@@ -72,6 +72,9 @@ class Catalogue:
     :param runtimes: runtime versions by generation.
     :param transfer: rates of data transfer by the continents from and to.
     :param generations: generations, and the rule by which their types are named.
+    :param pythons: version of Python on the TPU VMs of a runtime version, where it is known. Google lists none: images
+        without TensorFlow are Ubuntu 22.04, whose Python is 3.10 (https://github.com/pytorch/xla/pull/5294); TensorFlow
+        2.14 gave up Python 3.8, which the images before it have (https://github.com/tensorflow/tensorflow/issues/52149).
     :param frameworks: packages that bring a framework to a TPU, as rows of ``frameworks.csv``.
     """
 
@@ -82,6 +85,7 @@ class Catalogue:
     transfer: Mapping[tuple[str, str], Rate] = field(default_factory=dict)
     generations: Generations = field(default_factory=Generations)
     frameworks: tuple[Mapping[str, str], ...] = ()
+    pythons: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, directory: Path, own: Mapping[str, Path] | None = None) -> Catalogue:
@@ -105,6 +109,7 @@ class Catalogue:
             transfer=_transfer(rows["transfer.csv"]),
             generations=Generations.of_rows(rows["generations.csv"]),
             frameworks=tuple(rows["frameworks.csv"]),
+            pythons=_pythons(rows["runtime_versions.csv"]),
         )
 
     def zones_of(self, accelerator_type: str) -> tuple[str, ...]:
@@ -186,6 +191,11 @@ def _runtimes(rows: list[dict[str, str]]) -> dict[str, tuple[str, ...]]:
     return _grouped(
         (generation, row["runtime_version"]) for row in rows for generation in row["generations"].split(";")
     )
+
+
+def _pythons(rows: list[dict[str, str]]) -> dict[str, tuple[int, int]]:
+    known = [(row["runtime_version"], row.get("python", "").partition(".")) for row in rows]
+    return {runtime: (int(major), int(minor)) for runtime, (major, _, minor) in known if minor}
 
 
 def _transfer(rows: list[dict[str, str]]) -> dict[tuple[str, str], Rate]:

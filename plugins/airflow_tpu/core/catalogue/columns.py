@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from airflow_tpu.core.catalogue.generations import Generations
-from airflow_tpu.core.catalogue.tables import Check, Row, Table, anything, count, day, price, rate, text, zone
+from airflow_tpu.core.catalogue.tables import Check, Row, Table, anything, count, day, price, python, rate, text, zone
 from airflow_tpu.core.catalogue.transfer_rates import CONTINENTS
 
 SERVED = "v2"
@@ -91,7 +91,9 @@ TABLES: Mapping[str, Table] = {
     "generations.csv": Table(_GENERATIONS | _SOURCE, key=("generation",)),
     "accelerators.csv": Table(_TYPES | _SOURCE, key=("accelerator_type",)),
     "prices.csv": Table(_PRICES | _SOURCE, key=("accelerator_type", "zone")),
-    "runtime_versions.csv": Table(_VERSIONS | _SOURCE, key=("runtime_version", "generations")),
+    "runtime_versions.csv": Table(
+        _VERSIONS | _SOURCE, key=("runtime_version", "generations"), optional={"python": python}
+    ),
     "transfer.csv": Table(_TRANSFER | _SOURCE, key=("from_continent", "to_continent")),
     "frameworks.csv": Table(_FRAMEWORKS | _SOURCE, key=("framework", "version")),
 }

@@ -13,19 +13,6 @@ from airflow_tpu.errors import Fault
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _WITH_TENSORFLOW = "tpu-vm-tf-"
 _FOR_PODS = "-pod"
-_UBUNTU_22 = re.compile(r"tpu-ubuntu2204-base|v2-alpha-tpuv(5|5-lite|6e)")
-
-
-def python_of(runtime: str) -> tuple[int, int] | None:
-    """Version of Python on the TPU VMs of a runtime version, None if it is not known.
-
-    Google lists none. Its images without TensorFlow are Ubuntu 22.04, whose Python is 3.10
-    (https://github.com/pytorch/xla/pull/5294); TensorFlow 2.14 gave up Python 3.8, which the images before it have
-    (https://github.com/tensorflow/tensorflow/issues/52149).
-    """
-    if runtime.startswith(_WITH_TENSORFLOW):
-        return (3, 8) if version_of(runtime) < (2, 14) else (3, 10)
-    return (3, 10) if _UBUNTU_22.fullmatch(runtime) else None
 
 
 def runtimes_of(kind: AcceleratorType) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -19,6 +19,7 @@ Row = dict[str, str]
 Check = Callable[[str, Row], str]
 """What is wrong with a cell, given its row; empty if nothing is."""
 
+_PYTHON = re.compile(r"3\.[0-9]{1,2}")
 _COUNT = re.compile(r"[1-9][0-9]{0,5}")
 
 
@@ -27,11 +28,13 @@ class Table:
     """What a table must look like.
 
     :param columns: the columns that must be there, each with the check of its cells.
+    :param optional: columns that a table of one's own may lack, each with the check of its cells.
     :param key: the columns that name a row; no two rows have the same.
     """
 
     columns: dict[str, Check]
     key: tuple[str, ...]
+    optional: dict[str, Check] = field(default_factory=dict)
 
     def read(self, path: Path) -> tuple[list[Row], list[Fault]]:
         """Read a CSV file with a header; columns that are not expected are left alone.
@@ -58,7 +61,7 @@ class Table:
             if any(not isinstance(value, str) for value in row.values()):
                 yield Fault(place, len(row), "has not as many cells as the header")
                 continue
-            for name, check in self.columns.items():
+            for name, check in (*self.columns.items(), *(one for one in self.optional.items() if one[0] in row)):
                 if problem := check(row[name], row):
                     yield Fault(f"{place}, column {name}", row[name], problem)
 
@@ -74,6 +77,11 @@ class Table:
 def text(value: str, _row: Row) -> str:
     """A cell with something in it."""
     return "" if value.strip() else "is empty"
+
+
+def python(value: str, _row: Row) -> str:
+    """A version of Python 3, or nothing where it is not known."""
+    return "" if not value or _PYTHON.fullmatch(value) else "is no version of Python, such as 3.10"
 
 
 def anything(_value: str, _row: Row) -> str:

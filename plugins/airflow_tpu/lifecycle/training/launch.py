@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_tpu.core.catalogue.runtimes import python_of
 from airflow_tpu.core.model.fingerprint import code_digest
 from airflow_tpu.core.run.interruption import SilenceLimit
 from airflow_tpu.core.run.job import LastAttempt, asked_digest
@@ -80,7 +79,7 @@ def _collect_object(run: RunContext) -> Bundle:
 
 def _python(run: RunContext) -> tuple[int, int] | None:
     """Version of Python on the TPU VM that the form asks for, None if it is not known."""
-    return python_of(run.request.spec.runtime_version)
+    return run.catalogue.pythons.get(run.request.spec.runtime_version)
 
 
 async def locate(client: TPUClient, run: RunContext, record: RunRecord, node: ResourceName) -> RunningJob:

@@ -10,6 +10,8 @@ import pytest
 
 from airflow_tpu.core.catalogue.catalogue import Catalogue, nearest
 from airflow_tpu.core.tpu.spec import ZONE, Tier
+from airflow_tpu.errors import ConfigError
+from tests.airflow_tpu.cloud_env import INCLUDE
 
 
 def test_every_price_has_its_source(catalogue: Catalogue) -> None:
@@ -60,3 +62,32 @@ def test_a_missing_table_is_named(tmp_path: Path) -> None:
     """An incomplete folder is an error that names the file."""
     with pytest.raises(FileNotFoundError, match=r"\.csv"):
         Catalogue.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "python"),
+    [
+        ("tpu-vm-tf-2.13.1-pod", (3, 8)),
+        ("tpu-vm-tf-2.14.1", (3, 10)),
+        ("tpu-ubuntu2204-base", (3, 10)),
+        ("v2-alpha-tpuv6e", (3, 10)),
+        ("tpu-ubuntu2404-base", None),
+        ("", None),
+    ],
+)
+def test_python_of_a_runtime_version(catalogue: Catalogue, runtime: str, python: tuple[int, int] | None) -> None:
+    """The table says it; of a runtime version that is not there, nothing is claimed."""
+    assert catalogue.pythons.get(runtime) == python
+
+
+@pytest.mark.parametrize("given", [None, "", "3.12", "3", "py310"])
+def test_python_may_be_left_out_and_not_be_nonsense(tmp_path: Path, given: str | None) -> None:
+    """A table of one's own that is older than the column is read; a cell that is no version is named."""
+    own, (column, cell) = tmp_path / "own.csv", (("", "") if given is None else (",python", f",{given}"))
+    own.write_text(f"runtime_version,generations,source,source_date{column}\nmine,v2,me,2026-11-29{cell}\n")
+    if given in ("3", "py310"):
+        with pytest.raises(ConfigError, match=r"row 2, column python = .*: is no version of Python, such as 3\.10"):
+            Catalogue.load(INCLUDE / "catalogue", {"runtime_versions.csv": own})
+        return
+    pythons = Catalogue.load(INCLUDE / "catalogue", {"runtime_versions.csv": own}).pythons
+    assert pythons == ({"mine": (3, 12)} if given == "3.12" else {})
