@@ -145,6 +145,8 @@ EXIT_STOPPED_LOSING_WORK = 76
 EXIT_NO_ACCESS = 77  # EX_NOPERM of sysexits.h: only our own restore ends with it
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
+FINAL_EXITS = frozenset((EXIT_BAD_CONFIG, EXIT_BAD_DATA, EXIT_RESUME_REFUSED, EXIT_DIVERGED))
+"""With these a script says that another try would end alike."""
 EXIT_OVERTAKEN = 3  # of the mirror, to its supervisor
 
 # From the request to stop (SIGTERM and the stop file) until the kill; about what a preempted machine gets, but Google

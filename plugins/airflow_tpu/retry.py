@@ -102,8 +102,7 @@ def _may_end_otherwise(error: BaseException) -> bool:
     """Whether a script has failed without saying, by its exit code, that another try would end alike."""
     from airflow_tpu import protocol as codes  # here, since every DAG file loads this module and few tasks come here
 
-    final = (codes.EXIT_BAD_CONFIG, codes.EXIT_BAD_DATA, codes.EXIT_RESUME_REFUSED, codes.EXIT_DIVERGED)
-    return isinstance(error, errors.RunFailed) and error.exit_code not in final
+    return isinstance(error, errors.RunFailed) and error.exit_code not in codes.FINAL_EXITS
 
 
 def _count(context: Context, key: str) -> int:

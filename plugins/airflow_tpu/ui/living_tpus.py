@@ -156,4 +156,4 @@ def orphan_table(snapshot: Snapshot, reader: Reader) -> dict[str, Any]:
     blind = bool(snapshot.project and snapshot.project.unreachable)
     all_seen = "none: every TPU of this Airflow has a living lease"
     empty = f"none found, but not every zone answered: {UNKNOWN}" if blind else all_seen
-    return table(ORPHAN_COLUMNS, rows, empty, "the DAG tpu_reaper deletes them, every 15 minutes" if rows else "")
+    return table(ORPHAN_COLUMNS, rows, empty, "the DAG tpu_reaper deletes them" if rows else "")

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_tpu import protocol
 from tests.train.script_run import SCRIPTS
+from trc import contract as library
 from trc.contract import EXIT_BAD_CONFIG, Contract, ContractExit, StopRequest
 
 
@@ -134,3 +136,10 @@ def test_the_library_parses_with_the_oldest_python_of_a_tpu_vm(name: str) -> Non
     """The framework-neutral files use no syntax newer than Python 3.8."""
     source = (SCRIPTS / f"{name}.py").read_text()
     assert ast.parse(source, feature_version=(3, 8)).body
+
+
+def test_scripts_and_airflow_mean_the_same_by_an_exit_code() -> None:
+    """The library cannot import the package on a TPU VM, so each has the numbers: no name may have two."""
+    names = {name for name in vars(library) if name.startswith("EXIT_")}
+    assert "EXIT_DIVERGED" in names
+    assert {name: getattr(library, name) for name in names} == {name: getattr(protocol, name) for name in names}

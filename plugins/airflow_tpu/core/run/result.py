@@ -27,15 +27,19 @@ from airflow_tpu.errors import (
 
 _SAFE = "stopped on request with its checkpoint safe; the next attempt resumes there"
 _UNSAFE = "stopped on request before its last work was safe; the next attempt resumes from an earlier checkpoint"
-_STOPPED = frozenset({75, 76})
-_FINAL = {
-    64: "the script refused its configuration",
-    65: "the data are not the expected ones",
-    66: "the script refused to resume: the checkpoints are damaged or belong to another configuration",
-    70: "training diverged",
+_STOPPED = frozenset({protocol.EXIT_STOPPED, protocol.EXIT_STOPPED_LOSING_WORK})
+_MEANINGS = {
+    protocol.EXIT_BAD_CONFIG: "the script refused its configuration",
+    protocol.EXIT_BAD_DATA: "the data are not the expected ones",
+    protocol.EXIT_RESUME_REFUSED: (
+        "the script refused to resume: the checkpoints are damaged or belong to another configuration"
+    ),
+    protocol.EXIT_DIVERGED: "training diverged",
     124: "the script ended by a time limit of its own (timeout ends with this code)",
-    126: "the script is not executable",
-    127: "the command was not found (a missing interpreter, or Windows line ends in the script's first line)",
+    protocol.EXIT_NOT_EXECUTABLE: "the script is not executable",
+    protocol.EXIT_NOT_FOUND: (
+        "the command was not found (a missing interpreter, or Windows line ends in the script's first line)"
+    ),
     128 + signal.SIGKILL: "something that the script had started was killed: the worker may be out of memory",
 }
 _NOT_RESUMED = (
@@ -43,8 +47,13 @@ _NOT_RESUMED = (
     "be used; its log says which"
 )
 _EARLY_SECONDS = 2 * protocol.GRACE_SECS  # what a script may take to save before the deadline
-_NO_ACCESS = 77
-_STORAGE = frozenset({("run", 74), ("restore", 74), ("restore", _NO_ACCESS)})
+_STORAGE = frozenset(
+    {
+        (protocol.RUN_STEP, protocol.EXIT_STORAGE),
+        (protocol.RESTORE_STEP, protocol.EXIT_STORAGE),
+        (protocol.RESTORE_STEP, protocol.EXIT_NO_ACCESS),
+    }
+)
 _OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
 # Not SIGKILL: a machine that shuts down terminates first, and then the runner knows that the run was stopped.
 _OUTSIDE_CODES = {128 + number: number for number in _OUTSIDE - {signal.SIGKILL}}
@@ -220,7 +229,7 @@ def _of_storage(result: RunResult) -> TPUError:
     """What kept the run from its storage; before it started, also a right that no other try brings."""
     if result.step != "restore":
         return StorageUnreachable(f"the script could not reach its storage ({result.how})")
-    if result.exit_code == _NO_ACCESS:
+    if result.exit_code == protocol.EXIT_NO_ACCESS:
         return AccessDenied(
             "the TPU VM's service account may not use the run's checkpoints in the bucket, so the run was not started: "
             "give it roles/storage.objectAdmin on the bucket. Its log has the bucket's answer"
@@ -247,7 +256,7 @@ def _of_smoke(result: RunResult, tail: str) -> TPUError:
         return AcceleratorMissing(
             "the framework found no TPU that it can use, so the script was not started. Its log says why"
         )
-    if result.exit_code == _NO_ACCESS:
+    if result.exit_code == protocol.EXIT_NO_ACCESS:
         return AccessDenied(
             "the TPU VM's service account lacks a right in the bucket of the artifacts, so the script was not started: "
             "give it roles/storage.objectAdmin on the bucket. Its log has the bucket's answer"
@@ -296,7 +305,7 @@ def _of_signal_or_code(result: RunResult, tail: str) -> TPUError:
         return error
     if result.signal is not None or result.exit_code in (128 + signal.SIGABRT, 128 + signal.SIGSEGV):
         return _failed(result, _CRASH, tail)
-    return _failed(result, _FINAL.get(result.exit_code or 0, "the script failed"), tail)
+    return _failed(result, _MEANINGS.get(result.exit_code or 0, "the script failed"), tail)
 
 
 def _outside_signal(result: RunResult) -> int | None:
