@@ -5,7 +5,5 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 PYTHON = os.environ.get("FRAMEWORKS_PYTHON", "")
-needs_frameworks = pytest.mark.skipif(not PYTHON, reason="runs in scripts/test-frameworks: its packages take 4 GB")
+"""Tests that need it are marked ``frameworks``, which scripts/test leaves out: the packages take 4 GB."""

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.frameworks.framework_run import FrameworkRun
-from tests.frameworks.interpreter import PYTHON, needs_frameworks
+from tests.frameworks.interpreter import PYTHON
 from tests.frameworks.undisturbed import Undisturbed
 from tests.remote.checkpoint_server import CheckpointServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), needs_frameworks]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.frameworks]
 
 SAVED, LOST = 4, 6  # it saves step 4 and is killed after step 6
 

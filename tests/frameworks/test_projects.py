@@ -16,7 +16,7 @@ import pytest
 from localcloud.gcs.tls.proxy import TLSFront
 from tests.frameworks import sample_data
 from tests.frameworks.framework_run import TIMEOUT, FrameworkRun
-from tests.frameworks.interpreter import PYTHON, needs_frameworks
+from tests.frameworks.interpreter import PYTHON
 from tests.remote.checkpoint_server import CheckpointServer
 from tests.train.interrupted import Interruption
 from tests.train.script_run import SCRIPTS, clean_environment
@@ -70,7 +70,7 @@ def upload(bucket: CheckpointServer, objects: Mapping[str, bytes]) -> None:
         bucket.bucket.blob(name).upload_from_string(content)
 
 
-@needs_frameworks
+@pytest.mark.frameworks
 @pytest.mark.parametrize("name", SMALL)
 def test_a_project_ends_like_an_undisturbed_one(
     bucket: CheckpointServer, front: TLSFront, tmp_path: Path, name: str
