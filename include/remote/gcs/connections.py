@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KeptConnections that stay open between requests: each new one costs a handshake, several with TLS."""
+"""Connections that stay open between requests: each new one costs a handshake, several with TLS."""
 
 from __future__ import annotations
 
