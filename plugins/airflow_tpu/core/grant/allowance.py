@@ -23,8 +23,8 @@ _TEXT = re.compile(rf"([1-9][0-9]*) (\S+) (\S+) ({DEVICES}|{CHIPS}) in (\S+)")
 class Allowance:
     """One row of a grant.
 
-    Letters come in two dialects: until 2024 whole devices of one type (``5 on-demand v3-8 devices``), since 2025
-    chips of a generation in any slice size (``64 spot v5e chips``).
+    Whole devices of one type (``5 on-demand v3-8 devices``), or chips of a generation in any slice size (``64 spot v5e
+    chips``).
 
     :param count: how many devices or chips may exist at once.
     :param unit: ``devices`` or ``chips``; devices cannot be joined to pods.
