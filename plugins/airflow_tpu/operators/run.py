@@ -47,7 +47,8 @@ class CloudTPUTrainOperator(CloudTPUProvisionOperator):
     :param changes: fields of the form that are different for this training, such as ``script`` or ``arguments``; which
         TPU it is, and until when, the session says (templated; the output of another task may stand for them).
     :param retries: how often a script that has failed is tried again, on the same TPU, where it resumes from its newest
-        checkpoint. A final exit code (docs/script-contract.md) ends it at once. Losses of the TPU count apart: ``max_preemptions``.
+        checkpoint. A final exit code (docs/script-contract.md) ends it at once. Losses of the TPU count apart:
+        ``max_preemptions``.
     :return: attempt, exit code and seconds of training.
     """
 
