@@ -40,18 +40,22 @@ Finder = Callable[[], List[Process]]
 def read(pid: int) -> Process | None:
     """Return the process of this number, None if there is none."""
     try:
-        text = (_PROC / str(pid) / "stat").read_bytes()
+        fields = _stat(pid)
     except OSError:
         return None
-    # The name of the program stands in parentheses and may itself hold blanks and parentheses.
-    fields = text[text.rindex(b")") + 2 :].split()
     return Process(pid, fields[0].decode("ascii"), int(fields[1]), int(fields[19]))
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Return what follows the name of the program, which stands in parentheses and may hold blanks and parentheses."""
+    text = (_PROC / str(pid) / "stat").read_bytes()
+    return text[text.rindex(b")") + 2 :].split()
 
 
 def effort(pid: int) -> int:
     """Return a number that grows while a process computes or reads: 100 a CPU second, 16 a MiB, 1 a page from disk."""
     try:
-        fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b") ")[2].split()
+        fields = _stat(pid)
         read = (_PROC / str(pid) / "io").read_bytes().split()[1]
     except OSError:
         return 0

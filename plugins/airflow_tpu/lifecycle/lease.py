@@ -46,7 +46,7 @@ def take_lease(run: RunContext, holder: Holder) -> RunRecord:
     order, now = run.request.order(), run.clock.now()
     snapshot = run.clients.tpu.run(lambda client: answered_snapshot(client, order.spec.zone))
     deadline = run.request.deadline(holder.started_at or now)
-    commit = run.commit or run.home.version
+    commit = run.project_version
     introduce(run, run.key.airflow)
     record = run.stores.runs.acquire(run.key, run.conf.zone, deadline, holder, commit)
     log.info("lease of %s until %s: %s", record.key.name, record.lease.expires_at, run.stores.runs.uri(run.key))

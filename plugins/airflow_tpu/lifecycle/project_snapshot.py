@@ -118,6 +118,10 @@ class ProjectSnapshot:
         """What the sessions of these digests have."""
         return self._only(lambda item: run_of(item.labels) in digests)
 
+    def named(self, names: Collection[ResourceName]) -> ProjectSnapshot:
+        """What has one of these names."""
+        return self._only(lambda item: item.name in names)
+
     def _only(self, wanted: Callable[[TPUView | QueuedView], bool]) -> ProjectSnapshot:
         return replace(self, nodes=tuple(filter(wanted, self.nodes)), queued=tuple(filter(wanted, self.queued)))
 

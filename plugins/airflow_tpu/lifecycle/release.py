@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
@@ -158,10 +158,7 @@ async def _held(client: TPUClient, listed: ProjectSnapshot, token: str, record: 
     key = record.key
     tokens = {token, *(token_of(item.labels) for item in listed.all_ours(key))}
     found = await look_again(client, listed, own_names(client, record))
-    older = {item.name for item in found.all_ours(key) if token_of(item.labels) in tokens}
-    nodes = tuple(node for node in found.nodes if node.name in older)
-    queued = tuple(item for item in found.queued if item.name in older)
-    return replace(found, nodes=nodes, queued=queued)
+    return found.named({item.name for item in found.all_ours(key) if token_of(item.labels) in tokens})
 
 
 def _note(stores: Stores, key: RunKey, told: list[list[IncarnationEnd]], cause: EndReason | None) -> None:

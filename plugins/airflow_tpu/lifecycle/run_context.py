@@ -188,6 +188,11 @@ class RunContext(GrantContext):
         return home_of(self.conf, self.bundle)
 
     @property
+    def project_version(self) -> str:
+        """Commit of the project, else the version of the DAG bundle that it is in; empty if it has neither."""
+        return self.commit or self.home.version
+
+    @property
     def code_version(self) -> str:
         """What the manifest of an attempt names; the version of a bundle says nothing of the project in it."""
         return self.revision or self.home.version

@@ -54,9 +54,15 @@ def cause_of(error: TPUError) -> EndReason | None:
     """
     if isinstance(error, DeadlineExceeded):
         return EndReason.DELETED
-    # What a person deletes may come back: only the note of that delete says how the TPU ended.
-    is_cause = isinstance(error, TPULost | RemoteError) and not isinstance(error, TPUVanished)
-    return reason_of_error(error) if is_cause else None
+    return lasting_reason(error) if isinstance(error, TPULost | RemoteError) else None
+
+
+def lasting_reason(error: TPUError) -> EndReason | None:
+    """:func:`reason_of_error`, None where the TPU may come back.
+
+    That is one which a person deletes: only the note of that delete says how it ended.
+    """
+    return None if isinstance(error, TPUVanished) else reason_of_error(error)
 
 
 def endings_of(seen: ProjectSnapshot, answers: Answers, now: dt.datetime) -> Iterator[IncarnationEnd]:

@@ -7,7 +7,7 @@ import asyncio
 import datetime as dt
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_tpu.clients.tpu_messages import OperationView
@@ -158,9 +158,7 @@ async def delete_expired(
         for item in everything
         if not airflows.owns(item.labels)
     ]
-    nodes = tuple(node for node in snapshot.nodes if node.name in chosen)
-    queued = tuple(item for item in snapshot.queued if item.name in chosen)
-    seen = replace(snapshot, nodes=nodes, queued=queued)
+    seen = snapshot.named(chosen)
     announced(seen)
     answers: Answers = {}
     for node_id, answer in await asyncio.gather(*(_delete(client, deletion, done) for deletion in deletions)):

@@ -88,8 +88,12 @@ async def locate(client: TPUClient, run: RunContext, record: RunRecord, node: Re
     :raises TPULost: the node is gone or going.
     :raises ConnectionFailed: it has no address at the moment.
     """
-    address = await _address(client, run, record, await living(client, node))
-    return RunningJob(node, address, run.attempt_ref(record), _silence_limit(run, record))
+    return await _running(client, run, record, await living(client, node))
+
+
+async def _running(client: TPUClient, run: RunContext, record: RunRecord, view: TPUView) -> RunningJob:
+    address = await _address(client, run, record, view)
+    return RunningJob(view.name, address, run.attempt_ref(record), _silence_limit(run, record))
 
 
 async def _address(client: TPUClient, run: RunContext, record: RunRecord, view: TPUView) -> WorkerAddress:
@@ -150,9 +154,7 @@ async def launch(client: TPUClient, run: RunContext, record: RunRecord, node: Re
     bundle = build_bundle(run)
     record = run.stores.runs.update(record, lambda now: _begun(run, now, node.id, _code(bundle, run)))
     view = await living(client, node)
-    job = RunningJob(
-        node, await _address(client, run, record, view), run.attempt_ref(record), _silence_limit(run, record)
-    )
+    job = await _running(client, run, record, view)
     attempt = _attempt(run, record, str(view.queued_resource or view.name))
     spec = plan_job(run.conf, run.request.accelerator_of(record), bundle, attempt)
     async with session_with(client, run.clients.access.login, node, job.address) as session:

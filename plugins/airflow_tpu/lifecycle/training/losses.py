@@ -15,9 +15,9 @@ from airflow_tpu.core.run.budget import counts
 from airflow_tpu.core.run.interruption import Interruption, Reached, SafeCheckpoint, lost_seconds
 from airflow_tpu.core.run.job import folder_of
 from airflow_tpu.core.run.plan import checkpoints_uri
-from airflow_tpu.errors import RunStopped, TPUVanished
+from airflow_tpu.errors import RunStopped
 from airflow_tpu.hooks.bucket_facts import split_uri
-from airflow_tpu.lifecycle.ends.end_reasons import reason_of_error
+from airflow_tpu.lifecycle.ends.end_reasons import lasting_reason
 from airflow_tpu.lifecycle.ends.incarnation_end import CUT_OFF
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def spend(run: RunContext, record: RunRecord, ended: Ended) -> tuple[Interruptio
     if not counts(error):
         return None
     safe = newest_checkpoint(run, run.training)
-    # What a person deletes may come back: only the note of that delete says how the TPU ended.
-    cause = None if isinstance(error, TPUVanished) else reason_of_error(error)
+    cause = lasting_reason(error)
 
     def counted(now: RunRecord) -> RunRecord:
         life = now.with_life(ended.node_id, cause=cause, lost_seconds=lost_since(now, ended, safe))

@@ -98,7 +98,7 @@ def describe(run: RunContext, dag_run: Any, found: str, output: tuple[str, Mappi
             "run_id": run.key.run_id,
             "revision": revision(settings.include_dir()),
             "fetched_revision": conf.revision,
-            "commit": run.commit or run.home.version,
+            "commit": run.project_version,
             **_started(conf),
             "arguments": list(conf.arguments),
             "data_uri": conf.data_uri,

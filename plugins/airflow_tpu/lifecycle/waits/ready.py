@@ -61,7 +61,6 @@ async def until_ready(
     """
     loop = PollLoop(policy, client.clock)
     look = _Look(client, target, Fresh.from_now(policy.poll * YOUNG))
-    not_ready_at: dt.datetime | None = None
     unhealthy = unhealthy or UnhealthySince()
     while True:
         looked_at = client.clock.now()
@@ -76,11 +75,7 @@ async def until_ready(
         if found.error is not None:
             raise found.error
         if found.ready is not None:
-            # A queued resource does not say since when. The node was not READY at the last look that showed it, or,
-            # first seen READY (adopted, or no list had it yet), before it was created: counted from there it is never
-            # too little.
-            return look.arrival(found.ready, not_ready_at or found.ready.created_at or looked_at)
-        not_ready_at = looked_at if look.has_seen_node else not_ready_at
+            return look.arrival(found.ready, looked_at)
         unhealthy.saw(found.unhealthy, found.coming, looked_at)
         bound = unhealthy.overdue(policy, looked_at)
         if was_overdue and bound is not None:
@@ -89,17 +84,15 @@ async def until_ready(
 
 
 class _Look:
-    """What a wait sees of its TPU: the lists of the zone, which it shares, and what no list has, asked for rarely.
-
-    :ivar has_seen_node: whether the last look has shown the node; a list may lack it for a minute.
-    """
+    """What a wait sees of its TPU: the lists of the zone, which it shares, and what no list has, asked for rarely."""
 
     def __init__(self, client: TPUClient, target: Target, fresh: Fresh) -> None:
         self._client = client
         self._target = target
         self._fresh = fresh
         self._operation: OperationView | None = None
-        self.has_seen_node = False
+        self._has_seen_node = False
+        self._not_ready_at: dt.datetime | None = None
         self._asked_at = asyncio.get_running_loop().time()
 
     async def judged(self, by_name: bool = False) -> Readiness:
@@ -107,17 +100,27 @@ class _Look:
 
         :param by_name: read node and request by their names: the next that is not good is the last look.
         """
-        if by_name:
-            return readiness_of(await self._asked())
-        found = readiness_of(await self._listed())
-        return readiness_of(await self._asked()) if found.error is not None or found.ready is not None else found
+        looked_at = self._client.clock.now()
+        found = readiness_of(await (self._asked() if by_name else self._listed()))
+        if not by_name and (found.error is not None or found.ready is not None):
+            found = readiness_of(await self._asked())
+        if found.ready is None and self._has_seen_node:  # a list may lack it for a minute
+            self._not_ready_at = looked_at
+        return found
 
-    def arrival(self, node: TPUView, earliest: dt.datetime) -> Arrival:
-        """The TPU, READY since the end of its operation, or since this instant when there is none to go by."""
+    def arrival(self, node: TPUView, looked_at: dt.datetime) -> Arrival:
+        """The TPU, READY since the end of its operation.
+
+        A queued resource does not say since when. The node was not READY at the last look that showed it, or, first
+        seen READY (adopted, or no list had it yet), before it was created: counted from there it is never too little.
+
+        :param node: that is READY.
+        :param looked_at: when that was seen, which counts if nothing else is known.
+        """
         operation = self._operation
         if not self._target.is_queued and operation is not None and operation.ended_at is not None:
             return Arrival(node, operation.ended_at, TimeSource.API)
-        return Arrival(node, earliest, TimeSource.OBSERVED)
+        return Arrival(node, self._not_ready_at or node.created_at or looked_at, TimeSource.OBSERVED)
 
     async def _listed(self) -> Sighting:
         zone = self._target.node.zone
@@ -156,7 +159,7 @@ class _Look:
 
     def _sighting(self, node: TPUView | None, queued: QueuedView | None) -> Sighting:
         operation = self._operation
-        self.has_seen_node = node is not None
+        self._has_seen_node = node is not None
         return Sighting(
             node=node,
             queued=queued,
